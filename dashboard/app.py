@@ -1,0 +1,27 @@
+"""The router: the pages and the sidebar. Runs before every page, so it stays cheap."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # `streamlit run dashboard/app.py` puts only dashboard/ there
+    sys.path.insert(0, str(ROOT))
+
+from dashboard import sidebar, state  # noqa: E402
+from dashboard.text import _  # noqa: E402
+
+VIEWS = Path(__file__).parent / "views"
+
+st.set_page_config(page_title="Headroom", page_icon=str(VIEWS.parent / "icon.png"), layout="wide")
+state.start()
+pages = {
+    "home": st.Page(VIEWS / "home.py", title=_("Home"), default=True),
+    "attention": st.Page(VIEWS / "attention.py", title=_("Attention"), url_path="attention"),
+}
+page = st.navigation({"": [pages["home"]], _("Look"): [pages["attention"]]})
+sidebar.draw()
+page.run()

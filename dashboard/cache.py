@@ -1,0 +1,136 @@
+"""The only place that caches. Keys are names, texts and settings, never models or arrays.
+
+Models and maps are shared by all sessions as they are, so nothing may change them; what is copied on each
+hit is small.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import streamlit as st
+
+from analysis.maps import AttentionMaps, Specials, Units, in_units, pool, with_specials
+
+if TYPE_CHECKING:
+    from analysis.models import Model
+    from analysis.toy import Toy
+
+DEVICE = re.compile(r"#(cuda|mps)$")
+PINNED = re.compile(r"([\w.-]+(?:/[\w.-]+)?)@([^@\s]+)")  # a hub id and its revision
+
+TILE = 48  # cells a side of a small map
+GUTTER = 255  # the value between small maps; weights are 0 to 254
+
+
+@dataclass(frozen=True)
+class Ready:
+    """That the libraries are loaded, and the devices they offer."""
+
+    devices: tuple[str, ...]
+
+
+@st.cache_resource(show_spinner=False)
+def libraries() -> Ready:
+    """Load torch and transformers once, and take all they made out of the garbage collector's way.
+
+    Streamlit collects after every rerun; going through the libraries' objects each time would cost most of
+    a click.
+    """
+    import transformers.models.bert.modeling_bert  # noqa: F401
+
+    from analysis.models import devices, quiet_libraries
+
+    quiet_libraries()
+    gc.collect()
+    gc.freeze()
+    return Ready(tuple(devices()))
+
+
+@st.cache_resource(show_spinner=False)
+def _opened() -> dict[str, str]:
+    """The sources that someone opened on this server, which a link may therefore open too."""
+    return {}
+
+
+_OPENED_LOCK = threading.Lock()
+
+
+def opened() -> list[str]:
+    """Return the names of the sources opened so far, apart from those that ship."""
+    with _OPENED_LOCK:
+        return list(_opened())
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def source(name: str, revision: str | None, device: str) -> Model | Toy:
+    """Open a model or the toy; two stay in memory. Raises ModelError."""
+    libraries()
+    from analysis.capture import open_source
+    from analysis.models import BUNDLED
+    from analysis.toy import TOY
+
+    found = open_source(name, revision=revision, device=device)
+    if name not in (BUNDLED, TOY):
+        with _OPENED_LOCK:
+            _opened()[key_of(name, revision, device)] = name
+    return found
+
+
+def key_of(name: str, revision: str | None, device: str) -> str:
+    """Return the one string by which a session and a link name a source: name[@revision][#device]."""
+    return name + (f"@{revision}" if revision else "") + (f"#{device}" if device != "cpu" else "")
+
+
+def parts_of(key: str) -> tuple[str, str | None, str]:
+    """Return the name, revision and device that `key_of` put together; a folder may hold @ and #."""
+    device = DEVICE.search(key)
+    name = key[: device.start()] if device else key
+    pinned = PINNED.fullmatch(name)
+    name, revision = pinned.groups() if pinned else (name, None)
+    return name, revision, device.group(1) if device else "cpu"
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def maps(key: str, text: str, pair: str | None, units: Units) -> AttentionMaps:
+    """Return the maps of a text under the source ``key``, by pieces or words; the arrays are read-only."""
+    if units == "words":
+        found = in_units(maps(key, text, pair, "pieces"), units)
+    else:
+        found = _capture(key, text, pair)
+    found.weights.setflags(write=False)
+    return found
+
+
+def _capture(key: str, text: str, pair: str | None) -> AttentionMaps:
+    opened = source(*parts_of(key))
+    import torch
+
+    from analysis.capture import capture
+
+    # A small pass gains nothing from a second thread and loses much while the browser is busy. Threads of
+    # sessions come and go, and torch counts per thread, so it is said each time.
+    torch.set_num_threads(1)
+    return capture(opened, text, pair)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def entropies(
+    key: str, text: str, pair: str | None, units: Units, specials: Specials
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean entropy of every head in bits and normalised, each [layer, head]."""
+    from analysis.statistics import head_entropy
+
+    return head_entropy(maps(key, text, pair, units), specials)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def tiles(key: str, text: str, pair: str | None, units: Units, specials: Specials) -> np.ndarray:
+    """Return [layer, head, query, key] every map, pooled to at most 48 cells a side: roots as 0 to 254."""
+    view = with_specials(maps(key, text, pair, units), specials)
+    return np.rint(np.sqrt(pool(view.weights, TILE)) * (GUTTER - 1)).astype(np.uint8)

@@ -1,0 +1,94 @@
+"""What a page reads from a person: one sentence or two, and how its tokens are shown."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.examples import EXAMPLES
+from dashboard.text import _, language
+
+EXAMPLE_BOX = "example.box"
+
+
+def sentences() -> None:
+    """Draw the box for a sentence, the examples to pick, and a second box for a pair."""
+    pair = st.session_state[state.PAIR]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        _text_box(_("Sentence"), "text.box", st.session_state[state.TEXT])
+        _example_box()
+        if pair is None:
+            st.button(_("Add a second"), icon=":material/add:", key="pair.add", on_click=_add_pair)
+        else:
+            st.button(_("One sentence"), icon=":material/close:", key="pair.remove", on_click=_remove_pair)
+    if pair is not None:
+        _text_box(_("Second sentence"), "pair.box", pair)
+
+
+def token_controls(is_pair: bool) -> None:
+    """Draw the choices of how tokens are shown: special tokens, words or pieces, and a pair's blocks."""
+    with st.container(horizontal=True):
+        state.choose(
+            state.SPECIALS,
+            _("Special tokens"),
+            {"keep": _("keep"), "hide": _("hide"), "renormalise": _("renormalise")},
+            help=_(
+                "[CLS], [SEP] and their like. Hidden, the rows keep their values and no longer sum to 1; "
+                "renormalised, each row is divided by what is left of it."
+            ),
+        )
+        state.choose(
+            state.UNITS,
+            _("Units"),
+            {"words": _("words"), "pieces": _("pieces")},
+            help=_(
+                "Models read pieces of words. To a split word the weights of its pieces are summed, from it they "
+                "are averaged; rows still sum to 1."
+            ),
+        )
+        if is_pair:
+            names = {"all": _("all"), "AA": "A → A", "AB": "A → B", "BA": "B → A", "BB": "B → B"}
+            state.choose(state.BLOCK, _("Sentences"), names)
+
+
+def _text_box(label: str, key: str, value: str) -> None:
+    st.session_state[key] = value
+    st.text_input(label, key=key, on_change=_take_boxes, autocomplete="off", width="stretch")
+
+
+def _take_boxes() -> None:
+    pair = st.session_state.get("pair.box") if st.session_state[state.PAIR] is not None else None
+    state.take_text(st.session_state["text.box"], pair)
+
+
+def _example_box() -> None:
+    """Offer the shipped sentences; the box shows which one is read, or none."""
+    key = f"{EXAMPLE_BOX}.{language()}"
+    st.session_state[key] = st.session_state[state.EXAMPLE]
+
+    def take() -> None:
+        if st.session_state[key]:
+            state.take_example(st.session_state[key])
+
+    st.selectbox(
+        _("Examples"),
+        range(1, len(EXAMPLES) + 1),
+        format_func=_example_name,
+        key=key,
+        on_change=take,
+        placeholder=_("your own"),
+        width=230,
+    )
+
+
+def _example_name(number: int) -> str:
+    example = EXAMPLES[number - 1]
+    return example.text if example.pair is None else f"{example.text} / {example.pair}"
+
+
+def _add_pair() -> None:
+    state.take_text(st.session_state[state.TEXT], "")
+
+
+def _remove_pair() -> None:
+    state.take_text(st.session_state[state.TEXT], None)

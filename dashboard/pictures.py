@@ -1,0 +1,179 @@
+"""The pictures of the Attention page: the chosen head's map, all heads, two heads beside each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from analysis.maps import AttentionMaps, Block, Head, block, strongest
+from dashboard import state
+from dashboard.figures import all_heads, difference_map, head_map
+from dashboard.reading import Reading
+from dashboard.text import _, escape
+
+CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+MOST_ACROSS = 6  # small maps in a row where one layer is shown
+
+
+def view_controls() -> str:
+    """Draw the choice of picture and return it."""
+    names = {"map": _("map"), "heads": _("all heads"), "beside": _("beside")}
+    return state.choose(state.VIEW, _("View"), names)
+
+
+def map_picture(reading: Reading, head: Head, query: int, key: int) -> list[go.Figure]:
+    """Draw the chosen head's map, or one block of it; a click on a cell chooses its query and key."""
+    one = reading.view(head)
+    name: Block = st.session_state[state.BLOCK.key] if one.is_pair else "all"
+    part = block(one, name)
+    rows, columns = _positions(one, name)
+    figure = head_map(part, query=_index(rows, query), key=_index(columns, key))
+
+    def choose() -> None:
+        point = _clicked("attention.map", len(rows) * len(columns))
+        if point is not None:
+            row, column = divmod(point, len(columns))
+            st.session_state[state.QUERY] = int(reading.places[rows[row]])
+            st.session_state[state.KEY] = int(reading.places[columns[column]])
+
+    st.plotly_chart(
+        figure,
+        key="attention.map",
+        on_select=choose,
+        selection_mode="points",
+        config=CHART,
+        alt=_map_alt(part, head),
+    )
+    return [figure]
+
+
+def scope_controls(chosen: Head) -> str:
+    """Draw the choice between the heads of the chosen layer and those of the whole model."""
+    names = {"layer": _("layer {layer}").format(layer=chosen.layer), "model": _("the whole model")}
+    return state.choose(state.SCOPE, _("Heads of"), names)
+
+
+def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[go.Figure]:
+    """Draw every head of the chosen layer, or of the model, as small maps; a click chooses one."""
+    tiles = reading.tiles()
+    layers, heads = tiles.shape[:2]
+    if scope == "layer":
+        across = _even_split(heads)
+        names = [[Head(chosen.layer, i) for i in range(s, s + across)] for s in range(0, heads, across)]
+    else:
+        names = [[Head(layer, i) for i in range(heads)] for layer in range(layers)]
+    picked = np.stack([np.stack([tiles[head.layer, head.index] for head in row]) for row in names])
+    bits = reading.entropies()[0]
+    said = _("{head}: mean entropy {bits:.2f} bits")
+    notes = [[said.format(head=head, bits=bits[head.layer, head.index]) for head in row] for row in names]
+    figure = all_heads(picked, names, notes, chosen)
+
+    def choose() -> None:
+        point = _clicked("attention.heads", len(names) * len(names[0]))
+        if point is not None:
+            row, column = divmod(point, len(names[0]))
+            state.choose_head(names[row][column].layer, names[row][column].index)
+
+    st.plotly_chart(
+        figure,
+        key="attention.heads",
+        on_select=choose,
+        selection_mode="points",
+        config=CHART,
+        alt=_("Small attention maps of {count} heads; {head} is chosen.").format(
+            count=len(names) * len(names[0]), head=chosen
+        ),
+    )
+    return [figure]
+
+
+def _clicked(chart: str, count: int) -> int | None:
+    """Return which of a chart's ``count`` points was just clicked; None for none, the choice before it stays."""
+    points = st.session_state[chart]["selection"]["points"]
+    index = points[0].get("point_index") if points else None
+    return index if isinstance(index, int) and 0 <= index < count else None
+
+
+def _even_split(heads: int) -> int:
+    """Return how many small maps to draw in a row so that all rows are full, six at most."""
+    return max(n for n in range(1, MOST_ACROSS + 1) if heads % n == 0)
+
+
+def beside_controls(reading: Reading, head: Head) -> Head:
+    """Draw the boxes that choose the second head, and return it."""
+    heads = reading.maps.heads
+    layer = state.number_box(_("Second layer"), state.LAYER_B, reading.maps.layers, head.layer, width=110)
+    index = state.number_box(_("Second head"), state.HEAD_B, heads, (head.index + 1) % heads, width=110)
+    return Head(layer, index)
+
+
+def say_difference(reading: Reading, head: Head, second: Head) -> None:
+    """Say in a sentence where two heads differ most."""
+    first, other = (reading.view(which).weights[0, 0] for which in (head, second))
+    if not first.size:
+        return
+    query, key = strongest(np.abs(first - other))
+    labels = reading.tokens.labels
+    st.markdown(
+        _("They differ most at **{query}** → **{key}**: {first} has {a:.2f}, {second} has {b:.2f}.").format(
+            query=escape(labels[query]),
+            key=escape(labels[key]),
+            first=head,
+            second=second,
+            a=first[query, key],
+            b=other[query, key],
+        )
+    )
+
+
+def beside_picture(reading: Reading, head: Head, second: Head) -> list[go.Figure]:
+    """Draw two heads and the difference of their maps."""
+    name: Block = st.session_state[state.BLOCK.key] if reading.maps.is_pair else "all"
+    first, other = (block(reading.view(which), name) for which in (head, second))
+    panels = [
+        (str(head), head_map(first), _map_alt(first, head)),
+        (str(second), head_map(other), _map_alt(other, second)),
+        (
+            f"{head} − {second}",
+            difference_map(first, other),
+            _("Difference of the attention maps of {first} and {second}.").format(first=head, second=second),
+        ),
+    ]
+    with st.container(horizontal=True):
+        for i, (title, figure, alt) in enumerate(panels):
+            with st.container(width=325, gap="xxsmall"):
+                st.markdown(f"**{title}**")
+                st.plotly_chart(figure, key=f"attention.beside.{i}", config=CHART, alt=alt)
+    return [figure for _title, figure, _alt in panels]
+
+
+def _positions(one: AttentionMaps, name: Block) -> tuple[np.ndarray, np.ndarray]:
+    """Return the units that stand in the rows and columns of a block."""
+    if name == "all":
+        return np.arange(len(one.queries)), np.arange(len(one.keys))
+    sides = ["AB".index(side) for side in name]
+    return np.flatnonzero(one.queries.segment == sides[0]), np.flatnonzero(one.keys.segment == sides[1])
+
+
+def _index(positions: np.ndarray, unit: int) -> int | None:
+    found = np.flatnonzero(positions == unit)
+    return int(found[0]) if len(found) else None
+
+
+def _map_alt(part: AttentionMaps, head: Head) -> str:
+    weights = part.weights[0, 0]
+    if not weights.size:
+        return _("Attention map of {head}: no tokens are left.").format(head=head)
+    query, key = strongest(weights)
+    return _(
+        "Attention map of {head}, {rows} queries by {columns} keys; the largest weight is {weight:.2f}, from "
+        "{query} to {key}."
+    ).format(
+        head=head,
+        rows=weights.shape[0],
+        columns=weights.shape[1],
+        weight=weights[query, key],
+        query=part.queries.labels[query],
+        key=part.keys.labels[key],
+    )

@@ -1,0 +1,116 @@
+"""What the page is reading: a source, a text, and the units and tokens in which it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import streamlit as st
+
+from analysis.maps import AttentionMaps, Floats, Head, Specials, Units, strongest, with_specials
+from analysis.statistics import link
+from analysis.tokens import Ints, Tokens
+from dashboard import cache, state
+from dashboard.examples import EXAMPLES
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A text under a source. A place is a position in the model's input; a unit is what is shown of it.
+
+    places: [unit] the place of the first piece of each unit shown
+    maps: all heads in the units chosen, special tokens kept; shared, never changed
+    """
+
+    key: str
+    text: str
+    pair: str | None
+    units: Units
+    specials: Specials
+    pieces: Tokens
+    maps: AttentionMaps
+    places: Ints
+
+    @property
+    def tokens(self) -> Tokens:
+        """The units shown."""
+        return self.maps.queries.take(self._shown())
+
+    def view(self, head: Head) -> AttentionMaps:
+        """Return the map of one head as it is shown."""
+        return with_specials(self.maps.at(head), self.specials)
+
+    def unit(self, place: int | None) -> int | None:
+        """Return the unit shown that holds ``place``, or None where it is hidden."""
+        if place is None or not 0 <= place < len(self.pieces):
+            return None
+        if self.units == "words":
+            place = int(np.flatnonzero(self.pieces.word == self.pieces.word[place])[0])
+        found = np.flatnonzero(self.places == place)
+        return int(found[0]) if len(found) else None
+
+    def links(self, query: int, key: int) -> Floats:
+        """Return [layer, head] the weight of unit ``query`` on unit ``key``, over all heads."""
+        shown = self._shown()
+        return link(self.maps, int(shown[query]), int(shown[key]), specials=self.specials)
+
+    def entropies(self) -> tuple[Floats, Floats]:
+        """Return the mean entropy of every head, in bits and normalised, each [layer, head]."""
+        return cache.entropies(self.key, self.text, self.pair, self.units, self.specials)
+
+    def tiles(self) -> np.ndarray:
+        """Return every head as a small map, see `cache.tiles`."""
+        return cache.tiles(self.key, self.text, self.pair, self.units, self.specials)
+
+    def _shown(self) -> Ints:
+        if self.specials == "keep":
+            return np.arange(len(self.maps.queries))
+        return np.flatnonzero(~self.maps.queries.special)
+
+
+def read(key: str, text: str, pair: str | None, units: Units, specials: Specials) -> Reading:
+    """Read a text under the source ``key``. Raises TextError and ModelError."""
+    pieces = cache.maps(key, text, pair, "pieces").queries
+    maps = cache.maps(key, text, pair, units)
+    places = pieces.word_starts() if units == "words" else np.arange(len(pieces))
+    reading = Reading(key, text, pair, units, specials, pieces, maps, places)
+    return replace(reading, places=places[reading._shown()])
+
+
+def query_and_key(reading: Reading, head: Head) -> tuple[int, int] | None:
+    """Return the units chosen as query and key; where none are yet, those worth a look.
+
+    That is the link that the shipped example is about, else the strongest link of ``head`` between words.
+    None where no unit is shown.
+    """
+    if not len(reading.places):
+        return None
+    query, key = (reading.unit(st.session_state[name]) for name in (state.QUERY, state.KEY))
+    if query is None or key is None:
+        first = _example_link(reading) or _strongest_link(reading, head)
+        query = first[0] if query is None else query
+        key = first[1] if key is None else key
+        if st.session_state[state.QUERY] is None:
+            st.session_state[state.QUERY] = int(reading.places[query])
+        if st.session_state[state.KEY] is None:
+            st.session_state[state.KEY] = int(reading.places[key])
+    return query, key
+
+
+def _example_link(reading: Reading) -> tuple[int, int] | None:
+    number = st.session_state[state.EXAMPLE]
+    if number is None:
+        return None
+    labels = reading.tokens.labels
+    example = EXAMPLES[number - 1]
+    if example.query not in labels or example.key not in labels:
+        return None
+    last = len(labels) - 1 - labels[::-1].index(example.key)  # in a pair, the word of the second sentence
+    return labels.index(example.query), last
+
+
+def _strongest_link(reading: Reading, head: Head) -> tuple[int, int]:
+    one = reading.view(head)
+    special = one.queries.special
+    words = np.where(special[:, None] | special[None, :], -1.0, one.weights[0, 0])
+    return strongest(words)

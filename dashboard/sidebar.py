@@ -1,0 +1,218 @@
+"""The sidebar: which model is looked at, and in which language the pages speak.
+
+A link may open what ships and what someone already opened here. Everything else is asked first: a link
+must not start a download, nor read a folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from analysis.messages import HeadroomError
+from dashboard import cache, state
+from dashboard.text import DEFAULT, LANGUAGE_KEY, _, escape, language, languages, say_markdown
+
+if TYPE_CHECKING:
+    from analysis.models import Model, Readout
+    from analysis.toy import Toy
+
+BUNDLED, TOY, OTHER = "bundled", "toy", "other"
+PRESETS = (
+    "google-bert/bert-base-uncased",
+    "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
+    "FacebookAI/roberta-base",
+    "google/bert_uncased_L-2_H-128_A-2",
+    "indobenchmark/indobert-base-p1",
+)
+LANGUAGE_NAMES = {"en": "EN", "id": "ID"}
+
+
+def draw() -> None:
+    """Draw the sidebar's controls and settle which model this session looks at."""
+    _settle_model()
+    with st.sidebar:
+        _model_box()
+        _language_switch()
+
+
+def model_key() -> str:
+    """Return the key of the model this session looks at, see `cache.key_of`."""
+    return str(st.session_state[state.MODEL])
+
+
+def link_name() -> str | None:
+    """Return what a link should say of the model: nothing for the bundled one."""
+    asked = st.session_state.get(state.MODEL_ASKED)
+    return asked or (model_key() if model_key() != BUNDLED else None)
+
+
+def is_ready() -> bool:
+    """Whether the model has been opened in this session, so that it comes at once."""
+    return st.session_state.get(state.MODEL_READY) == model_key()
+
+
+def open_model() -> Model | Toy:
+    """Open the chosen model and write its facts into the sidebar; a broken one gives way to the bundled."""
+    asked = st.session_state.get(state.MODEL_ASKED)
+    if asked:
+        _ask(asked)
+    try:
+        model = cache.source(*cache.parts_of(model_key()))
+    except HeadroomError as error:
+        if model_key() == BUNDLED:
+            st.error(say_markdown(error.message))
+            st.stop()
+        st.session_state[state.MODEL_ERROR] = error.message
+        st.session_state[state.MODEL] = BUNDLED
+        st.rerun()
+    st.session_state[state.MODEL_READY] = model_key()
+    with st.sidebar:
+        st.caption(_facts(model))
+        for note in getattr(model, "notes", ()):
+            st.caption(say_markdown(note))
+    return model
+
+
+def _settle_model() -> None:
+    if state.MODEL in st.session_state:
+        return
+    st.session_state[state.MODEL] = BUNDLED
+    asked = st.query_params.get(state.MODEL)
+    if asked in (TOY, *cache.opened()):
+        st.session_state[state.MODEL] = asked
+    elif asked and asked != BUNDLED:
+        st.session_state[state.MODEL_ASKED] = asked
+
+
+def _model_box() -> None:
+    current = model_key()
+    ready = [BUNDLED, TOY, *cache.opened()]
+    ready += [current] if current not in ready else []
+    options = [*ready, *(name for name in PRESETS if name not in ready), OTHER]
+    names = {BUNDLED: _("all-MiniLM-L6-v2 (bundled)"), TOY: _("toy: by hand, untrained"), OTHER: _("other …")}
+    names |= {name: _("{name} (download)").format(name=name) for name in PRESETS if name not in ready}
+    key = f"model.box.{language()}"
+    if st.session_state.get(key) != OTHER:
+        st.session_state[key] = current
+
+    def choose() -> None:
+        if st.session_state[key] != OTHER:
+            try_source(st.session_state[key])
+
+    st.selectbox(
+        _("Model"), options, format_func=lambda name: names.get(name, name), key=key, on_change=choose
+    )
+    if st.session_state[key] == OTHER:
+        _other_box(key)
+    error = st.session_state.get(state.MODEL_ERROR)
+    if error:
+        st.error(say_markdown(error))
+
+
+def _other_box(box: str) -> None:
+    """Ask for a hub id or a folder; the model in use stays until the new one is open."""
+    with st.form("model.other", border=False):
+        name = st.text_input(
+            _("Hub id or folder"),
+            key="model.name",
+            placeholder="google-bert/bert-base-cased",
+            autocomplete="off",
+        )
+        revision = st.text_input(
+            _("Revision"),
+            key="model.revision",
+            placeholder="main",
+            help=_("A branch, tag or commit of a hub model."),
+        )
+        devices = cache.libraries().devices
+        device = st.selectbox(_("Device"), devices, key="model.device") if len(devices) > 1 else devices[0]
+        if st.form_submit_button(_("Open the model")):
+            name, revision = (name or "").strip(), (revision or "").strip()
+            if try_source(cache.key_of(name, revision or None, device)):
+                st.session_state.pop(box, None)
+            st.rerun()
+
+
+def try_source(key: str) -> bool:
+    """Open ``key`` and look at it from now on; where it cannot be opened, say why and stay."""
+    st.session_state[state.MODEL_ERROR] = None
+    st.session_state[state.MODEL_ASKED] = None
+    try:
+        with st.spinner(_("Opening {name} …").format(name=escape(key))):
+            cache.source(*cache.parts_of(key))
+    except HeadroomError as error:
+        st.session_state[state.MODEL_ERROR] = error.message
+        return False
+    st.session_state[state.MODEL] = key
+    st.session_state[state.QUERY] = st.session_state[state.KEY] = None
+    return True
+
+
+def _ask(asked: str) -> None:
+    """Ask before opening what only a link named."""
+    with st.container(border=True):
+        st.markdown(
+            _(
+                "This link asks for the model **{name}**, which is not open here. Opening it reads a folder of this "
+                "machine or downloads from the Hugging Face hub."
+            ).format(name=escape(asked))
+        )
+        with st.container(horizontal=True):
+            if st.button(_("Open it"), key="model.ask.open", type="primary"):
+                try_source(asked)
+                st.rerun()
+            if st.button(_("Stay with the bundled model"), key="model.ask.stay"):
+                st.session_state[state.MODEL_ASKED] = None
+                st.rerun()
+
+
+def _facts(model: Model | Toy) -> str:
+    from analysis.toy import Toy
+
+    if isinstance(model, Toy):
+        return _("1 × {heads} heads, width {width}, random weights from seed {seed}").format(
+            heads=model.num_heads, width=model.d_model, seed=model.seed
+        )
+    geometry = model.geometry
+    sizes = _("{layers} × {heads} heads, {millions:.3g} M parameters").format(
+        layers=geometry.layers, heads=geometry.heads, millions=geometry.parameters / 1e6
+    )
+    return f"{sizes} · {_readout(model.readout)}"
+
+
+def _readout(readout: Readout) -> str:
+    if readout.kind == "classification":
+        labels = ", ".join(escape(label) for label in readout.labels[:6])
+        return _("classifier: {labels}").format(labels=labels)
+    names = {
+        "regression": _("one score"),
+        "masked": _("masked words"),
+        "embedding": _("no task head"),
+    }
+    return names[readout.kind]
+
+
+def _language_switch() -> None:
+    """Offer the languages that have a catalogue, where there are several."""
+    found = languages()
+    if len(found) < 2:
+        return
+    st.session_state["language.box"] = language()
+
+    def keep() -> None:
+        st.session_state[LANGUAGE_KEY] = st.session_state["language.box"]
+
+    st.segmented_control(
+        _("Language"),
+        found,
+        format_func=lambda name: LANGUAGE_NAMES.get(name, name.upper()),
+        key="language.box",
+        on_change=keep,
+        required=True,
+    )
+    if language() == DEFAULT:
+        st.query_params.pop("lang", None)
+    else:
+        st.query_params["lang"] = language()

@@ -1,0 +1,53 @@
+"""The numbers behind the pictures, as tables."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from analysis.maps import AttentionMaps, Head, strongest
+from dashboard.reading import Reading
+from dashboard.text import _
+
+
+def attention_tables(reading: Reading, head: Head) -> None:
+    """Draw a closed box with the chosen head's map and the list of all heads as tables."""
+    box = st.expander(_("Numbers as a table"), key="attention.table", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        st.markdown(_("**{head}**: weight from each query (row) to each key (column)").format(head=head))
+        st.dataframe(map_table(reading.view(head)), width="stretch")
+        st.markdown(_("All heads of the model on this text"))
+        st.dataframe(heads_table(reading), hide_index=True, width="stretch")
+
+
+def map_table(one: AttentionMaps) -> pd.DataFrame:
+    """Return one map as a table, its rows and columns named by place and token, so that repeats stay apart."""
+    return pd.DataFrame(
+        one.weights[0, 0],
+        index=[f"{i} {label}" for i, label in enumerate(one.queries.labels)],
+        columns=[f"{i} {label}" for i, label in enumerate(one.keys.labels)],
+    ).round(4)
+
+
+def heads_table(reading: Reading) -> pd.DataFrame:
+    """Return a row a head: entropy in bits and normalised, and the strongest link with its weight."""
+    bits, share = reading.entropies()
+    rows = []
+    for layer in range(reading.maps.layers):
+        for index in range(reading.maps.heads):
+            one = reading.view(Head(layer, index))
+            weights = one.weights[0, 0]
+            query, key = strongest(weights)
+            rows.append(
+                {
+                    _("layer"): layer,
+                    _("head"): index,
+                    _("entropy (bits)"): round(float(bits[layer, index]), 3),
+                    _("entropy (share of maximum)"): round(float(share[layer, index]), 3),
+                    _("strongest link"): f"{one.queries.labels[query]} → {one.keys.labels[key]}",
+                    _("its weight"): round(float(weights[query, key]), 3),
+                }
+            )
+    return pd.DataFrame(rows)

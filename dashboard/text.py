@@ -1,0 +1,69 @@
+"""The language of the page: every visible string goes through `_`.
+
+Catalogues are gettext ``.po`` files in ``locale/``, one a language, with the English sentence as its own
+id; Babel reads them. The language is looked up at each call, so two sessions stay apart.
+"""
+
+from __future__ import annotations
+
+import gettext
+import io
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import streamlit as st
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+
+from analysis.messages import Message
+
+LOCALE = Path(__file__).parent / "locale"
+DEFAULT = "en"
+LANGUAGE_KEY = "language"
+
+
+def languages() -> list[str]:
+    """Return the languages that have a catalogue, English first."""
+    return [DEFAULT, *sorted(path.stem for path in LOCALE.glob("*.po"))]
+
+
+def language() -> str:
+    """Return the language of this session: the one chosen, else the link's, else the browser's."""
+    chosen = st.session_state.get(LANGUAGE_KEY) or st.query_params.get("lang")
+    if chosen is None:
+        chosen = (st.context.locale or DEFAULT).split("-")[0]
+    return chosen if chosen in languages() else DEFAULT
+
+
+def _(text: str) -> str:
+    """Return ``text`` in the language of this session."""
+    return _catalogue(language()).gettext(text)
+
+
+def say(message: Message) -> str:
+    """Return a computed sentence in the language of this session, its values filled in."""
+    return _(message.template).format(**message.values)
+
+
+@lru_cache
+def _catalogue(name: str) -> gettext.NullTranslations:
+    if name == DEFAULT:
+        return gettext.NullTranslations()
+    with open(LOCALE / f"{name}.po", "rb") as file:
+        catalogue = read_po(file, locale=name)
+    compiled = io.BytesIO()
+    write_mo(compiled, catalogue)
+    compiled.seek(0)
+    return gettext.GNUTranslations(compiled)
+
+
+def escape(text: str) -> str:
+    """Return ``text`` so that Markdown shows it literally, whatever signs it holds."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+
+
+def say_markdown(message: Message) -> str:
+    """Return a computed sentence for a place that reads Markdown: its values are shown literally."""
+    values = {key: escape(v) if isinstance(v, str) else v for key, v in message.values.items()}
+    return _(message.template).format(**values)

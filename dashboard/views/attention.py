@@ -1,0 +1,172 @@
+"""Attention: what does this head do with my sentence?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from analysis.maps import Head
+from analysis.messages import HeadroomError
+from analysis.statistics import describe, row_entropy
+from dashboard import downloads, inputs, panels, pictures, sidebar, state, tables
+from dashboard.reading import Reading, query_and_key, read
+from dashboard.text import _, escape, language, say_markdown
+
+LINK = (*(choice.key for choice in state.CHOICES), *state.NUMBERS)
+
+
+def finish() -> None:
+    """Write what the page shows into its link: an example by its number, never a sentence of one's own."""
+    shipped = st.session_state[state.EXAMPLE]
+    extra = {state.MODEL: sidebar.link_name()}
+    if shipped is not None:
+        extra |= {name: st.session_state[name] for name in (state.QUERY, state.KEY)}
+        extra[state.EXAMPLE] = shipped if shipped != 1 else None
+    state.write_link(LINK, extra)
+
+
+def open_reading() -> Reading:
+    """Read the session's text under its model; where there is nothing to read, say so and end the page."""
+    slot = st.empty()
+    if not sidebar.is_ready():
+        with slot.container():
+            panels.waiting_grid(6, 12)
+    sidebar.open_model()
+    slot.empty()
+    choices = [st.session_state[choice.key] for choice in (state.UNITS, state.SPECIALS)]
+    try:
+        return read(sidebar.model_key(), st.session_state[state.TEXT], st.session_state[state.PAIR], *choices)
+    except HeadroomError as error:
+        st.info(say_markdown(error.message))
+        finish()
+        st.stop()
+
+
+def choose_query(reading: Reading, unit: int) -> None:
+    """Make the word at ``unit`` the query."""
+    st.session_state[state.QUERY] = int(reading.places[unit])
+
+
+def readout(reading: Reading, head: Head, query: int) -> None:
+    """Say where the query looks most, and how spread its look is."""
+    one = reading.view(head)
+    row = one.weights[0, 0, query]
+    labels = reading.tokens.labels
+    bits, share = (
+        float(table[0, 0, query]) for table in row_entropy(reading.maps.at(head), reading.specials)
+    )
+    most = bits / share if share else 0.0
+    top = int(row.argmax())
+    st.markdown(
+        _(
+            "query **{query}** · looks most at **{key}** {weight:.2f} · entropy {bits:.2f} of {most:.2f} bits"
+        ).format(query=escape(labels[query]), key=escape(labels[top]), weight=row[top], bits=bits, most=most)
+    )
+
+
+def key_box(reading: Reading, key: int) -> None:
+    """Draw the box that chooses the key whose link colours the grid."""
+    labels = reading.tokens.labels
+    box = f"key.box.{language()}"
+    st.session_state[box] = key
+
+    def keep() -> None:
+        st.session_state[state.KEY] = int(reading.places[st.session_state[box]])
+
+    st.selectbox(
+        _("Key (looked at)"),
+        range(len(labels)),
+        format_func=lambda i: f"{i} {labels[i]}",
+        key=box,
+        on_change=keep,
+        width=140,
+    )
+
+
+def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
+    """Draw the grid of heads, what colours it, and the boxes that choose a head without it."""
+    with st.container(horizontal=True):
+        state.number_box(_("Layer"), state.LAYER, reading.maps.layers, head.layer, width=78)
+        state.number_box(_("Head"), state.HEAD, reading.maps.heads, head.index, width=78)
+        colour = state.choose(
+            state.COLOUR,
+            _("Colour"),
+            {"link": _("one link"), "entropy": _("entropy")},
+            widget=st.selectbox,
+            width=116,
+        )
+        if colour == "link":
+            key_box(reading, key)
+    labels = reading.tokens.labels
+    if colour == "link":
+        values = reading.links(query, key)
+        best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
+        st.markdown(
+            _("Which head links **{query}** to **{key}**? Most: **{best}** {weight:.2f}").format(
+                query=escape(labels[query]),
+                key=escape(labels[key]),
+                best=best,
+                weight=values[best.layer, best.index],
+            )
+        )
+        meaning = _("weight of “{query}” on “{key}”").format(query=labels[query], key=labels[key])
+        note = _("Colour: the weight of this one link in every head, 0 to 1, by its square root.")
+    else:
+        values = reading.entropies()[1]
+        meaning = _("normalised entropy")
+        note = _(
+            "Colour: normalised entropy, mean over the queries. 0: one word gets all; 1: all get the same."
+        )
+    panels.head_grid(values, meaning=meaning, chosen=head, key="grid", root=colour == "link")
+    st.caption(note)
+
+
+panels.title(_("Attention"), _("What does this head do with my sentence?"))
+inputs.sentences()
+reading = open_reading()
+for note in reading.maps.notes:
+    st.caption(say_markdown(note))
+head = state.chosen_head(reading.maps.layers, reading.maps.heads)
+chosen = query_and_key(reading, head)
+if chosen is None:
+    st.info(
+        _("Only special tokens are left of this text, and they are hidden. Keep them to see their attention.")
+    )
+    inputs.token_controls(reading.maps.is_pair)
+    finish()
+    st.stop()
+query, key = chosen
+has_pieces = sidebar.model_key() != sidebar.TOY  # the toy reads whole words and no special tokens
+one = reading.view(head)
+st.markdown(f"**{head}** {say_markdown(describe(one, Head(0, 0)))}")
+panels.word_row(
+    reading,
+    one.weights[0, 0, query],
+    query,
+    key="words",
+    on_choose=lambda unit: choose_query(reading, unit),
+)
+readout(reading, head, query)
+with st.container(horizontal=True, gap="large"):
+    with st.container(width=480):
+        head_controls(reading, head, query, key)
+    with st.container(width="stretch"):
+        with st.container(horizontal=True):
+            view = pictures.view_controls()
+            if view == "heads":
+                scope = pictures.scope_controls(head)
+            elif view == "beside":
+                second = pictures.beside_controls(reading, head)
+        if has_pieces:
+            inputs.token_controls(reading.maps.is_pair)
+        if view == "map":
+            figures = pictures.map_picture(reading, head, query, key)
+        elif view == "heads":
+            figures = pictures.heads_picture(reading, head, scope)
+        else:
+            pictures.say_difference(reading, head, second)
+if view == "beside":
+    figures = pictures.beside_picture(reading, head, second)
+with st.container(horizontal=True):
+    tables.attention_tables(reading, head)
+    downloads.attention_menu(one, reading.maps, head, figures)
+finish()
