@@ -13,7 +13,7 @@ from analysis.maps import AttentionMaps
 from analysis.messages import Message, TextError, message
 from analysis.models import BUNDLED, Model, open_model
 from analysis.probe import Probe, run
-from analysis.tokens import NO_SEGMENT, Tokens, read_tokens, words_of
+from analysis.tokens import NO_SEGMENT, Tokens, clip, read_tokens, words_of
 from analysis.toy import TOY, Toy, embed, make_toy
 
 Text = str | tuple[str, str]
@@ -232,7 +232,7 @@ def _notes(model: Model, tokens: Tokens, cut: int) -> tuple[Message, ...]:
         )
     unknown = np.flatnonzero(tokens.ids == _unknown_id(model))
     if len(unknown):
-        names = sorted({tokens.labels[i] for i in unknown})[:5]
+        names = sorted({clip(tokens.labels[i]) for i in unknown})[:5]
         notes.append(
             message(
                 "Not in this model's vocabulary, read as {unknown}: {tokens}.",

@@ -15,6 +15,7 @@ from scipy.special import entr
 
 from analysis.maps import AttentionMaps, Floats, Head, Specials, strongest, with_specials, without_queries
 from analysis.messages import Message, message
+from analysis.tokens import clip
 
 BROAD = 0.9  # of the largest entropy: from here on a head is said to look everywhere
 CLEAR = 0.5  # share of the words that must agree for a head to be said to do one thing
@@ -94,7 +95,7 @@ def describe(maps: AttentionMaps, head: Head) -> Message:
     weights = one.weights[0, 0]
     queries = np.flatnonzero(~maps.queries.special & (weights.sum(axis=-1) > 0))
     if not len(queries) or not len(maps.keys):
-        return message("There are no words to describe here.")
+        return message("has no words to look from here")
     bits, normalised = (float(table[0, 0]) for table in head_entropy(one))
     if normalised >= BROAD:
         return message(
@@ -133,7 +134,7 @@ def _by_key(maps: AttentionMaps, weights: Floats, queries: np.ndarray, target: n
     (key, count), *_ = Counter(target[queries].tolist()).most_common(1)
     if count < CLEAR * len(queries) or len(queries) < 2:
         return None
-    values = {"key": maps.keys.labels[key], "count": count, "all": len(queries)}
+    values = {"key": clip(maps.keys.labels[key]), "count": count, "all": len(queries)}
     if not maps.keys.special[key]:
         return message("looks at “{key}” for {count} of {all} words", **values)
     link = _word_link(maps, weights)
@@ -164,5 +165,5 @@ def _word_link(maps: AttentionMaps, weights: Floats) -> dict[str, object] | None
     query, key = strongest(words)
     if words[query, key] < 0:
         return None
-    labels = {"from_word": maps.queries.labels[query], "to_word": maps.keys.labels[key]}
+    labels = {"from_word": clip(maps.queries.labels[query]), "to_word": clip(maps.keys.labels[key])}
     return {**labels, "weight": float(weights[query, key])}

@@ -122,6 +122,11 @@ def read_tokens(
     )
 
 
+def clip(label: str, most: int = 40) -> str:
+    """Return a label short enough for a sentence or a button, its end cut off with an ellipsis."""
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
 def words_of(text: str) -> list[Span]:
     """Return the spans of the words of ``text``: runs between blanks, outer punctuation apart.
 

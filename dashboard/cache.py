@@ -10,6 +10,7 @@ import gc
 import re
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
     from analysis.toy import Toy
 
 DEVICE = re.compile(r"#(cuda|mps)$")
-PINNED = re.compile(r"([\w.-]+(?:/[\w.-]+)?)@([^@\s]+)")  # a hub id and its revision
+PINNED = re.compile(r"(\w[\w.-]*(?:/[\w.-]+)?)@([^@\s]+)")  # a hub id and its revision
 
 TILE = 48  # cells a side of a small map
-GUTTER = 255  # the value between small maps; weights are 0 to 254
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def parts_of(key: str) -> tuple[str, str | None, str]:
     """Return the name, revision and device that `key_of` put together; a folder may hold @ and #."""
     device = DEVICE.search(key)
     name = key[: device.start()] if device else key
-    pinned = PINNED.fullmatch(name)
+    pinned = None if Path(name).expanduser().is_dir() else PINNED.fullmatch(name)
     name, revision = pinned.groups() if pinned else (name, None)
     return name, revision, device.group(1) if device else "cpu"
 
@@ -133,4 +133,4 @@ def entropies(
 def tiles(key: str, text: str, pair: str | None, units: Units, specials: Specials) -> np.ndarray:
     """Return [layer, head, query, key] every map, pooled to at most 48 cells a side: roots as 0 to 254."""
     view = with_specials(maps(key, text, pair, units), specials)
-    return np.rint(np.sqrt(pool(view.weights, TILE)) * (GUTTER - 1)).astype(np.uint8)
+    return np.rint(np.sqrt(pool(view.weights, TILE)) * 254).astype(np.uint8)

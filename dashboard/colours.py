@@ -65,6 +65,16 @@ def difference_scale() -> list[Stop]:
     return [((math.copysign(s * s, s) + 1) / 2, colour("RdBu", (s + 1) / 2)) for s in shares]
 
 
+def attention_stops() -> list[Stop]:
+    """Return the colour bar of `attention_scale`: even steps of the root."""
+    return [(i / 16, colour("Viridis", i / 16)) for i in range(17)]
+
+
+def difference_stops() -> list[Stop]:
+    """Return the colour bar of `difference_scale`: even steps of the signed root."""
+    return [(i / 16, colour("RdBu", i / 16)) for i in range(17)]
+
+
 def root_ticks(values: Sequence[float]) -> list[float]:
     """Return where on a scale by the root of the size the ``values`` stand."""
     return [math.copysign(math.sqrt(abs(v)), v) for v in values]

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from analysis.maps import Floats, Head
+from analysis.tokens import clip
 from dashboard import state
 from dashboard.colours import colour, ink
 from dashboard.components.grid import Cell, grid
@@ -77,7 +78,7 @@ def word_row(
     starts = int(second[0]) if len(second) else -1
     items = [
         Word(
-            text=label,
+            text=clip(label),
             shade=float(np.sqrt(max(weight, 0.0))),
             quiet=bool(special),
             title=f"{weight:.3f}",

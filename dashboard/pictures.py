@@ -7,10 +7,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from analysis.maps import AttentionMaps, Block, Head, block, strongest
+from analysis.tokens import clip
 from dashboard import state
-from dashboard.figures import all_heads, difference_map, head_map
+from dashboard.figures import difference_map, head_map
 from dashboard.reading import Reading
 from dashboard.text import _, escape
+from dashboard.tiles import all_heads
 
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 MOST_ACROSS = 6  # small maps in a row where one layer is shown
@@ -96,8 +98,12 @@ def _clicked(chart: str, count: int) -> int | None:
 
 
 def _even_split(heads: int) -> int:
-    """Return how many small maps to draw in a row so that all rows are full, six at most."""
-    return max(n for n in range(1, MOST_ACROSS + 1) if heads % n == 0)
+    """Return how many small maps to draw in a row so that all rows are full.
+
+    Six at most; all in one row where only one or two would do.
+    """
+    most = max(n for n in range(1, MOST_ACROSS + 1) if heads % n == 0)
+    return most if most > 2 else heads
 
 
 def beside_controls(reading: Reading, head: Head) -> Head:
@@ -114,7 +120,7 @@ def say_difference(reading: Reading, head: Head, second: Head) -> None:
     if not first.size:
         return
     query, key = strongest(np.abs(first - other))
-    labels = reading.tokens.labels
+    labels = [clip(label) for label in reading.tokens.labels]
     st.markdown(
         _("They differ most at **{query}** → **{key}**: {first} has {a:.2f}, {second} has {b:.2f}.").format(
             query=escape(labels[query]),
@@ -174,6 +180,6 @@ def _map_alt(part: AttentionMaps, head: Head) -> str:
         rows=weights.shape[0],
         columns=weights.shape[1],
         weight=weights[query, key],
-        query=part.queries.labels[query],
-        key=part.keys.labels[key],
+        query=clip(part.queries.labels[query]),
+        key=clip(part.keys.labels[key]),
     )

@@ -11,7 +11,7 @@ from analysis.maps import AttentionMaps, Floats, Head, Specials, Units, stronges
 from analysis.statistics import link
 from analysis.tokens import Ints, Tokens
 from dashboard import cache, state
-from dashboard.examples import EXAMPLES
+from dashboard.examples import EXAMPLES, Example
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +78,16 @@ def read(key: str, text: str, pair: str | None, units: Units, specials: Specials
 
 
 def query_and_key(reading: Reading, head: Head) -> tuple[int, int] | None:
-    """Return the units chosen as query and key; where none are yet, those worth a look.
+    """Return the units chosen as query and key; where none are yet, those of `first_link`.
 
-    That is the link that the shipped example is about, else the strongest link of ``head`` between words.
     None where no unit is shown.
     """
     if not len(reading.places):
         return None
     query, key = (reading.unit(st.session_state[name]) for name in (state.QUERY, state.KEY))
     if query is None or key is None:
-        first = _example_link(reading) or _strongest_link(reading, head)
+        number = st.session_state[state.EXAMPLE]
+        first = first_link(reading, head, EXAMPLES[number - 1] if number else None)
         query = first[0] if query is None else query
         key = first[1] if key is None else key
         if st.session_state[state.QUERY] is None:
@@ -97,19 +97,12 @@ def query_and_key(reading: Reading, head: Head) -> tuple[int, int] | None:
     return query, key
 
 
-def _example_link(reading: Reading) -> tuple[int, int] | None:
-    number = st.session_state[state.EXAMPLE]
-    if number is None:
-        return None
+def first_link(reading: Reading, head: Head, example: Example | None) -> tuple[int, int]:
+    """Return the link worth a look: what the shipped example is about, else ``head``'s strongest of words."""
     labels = reading.tokens.labels
-    example = EXAMPLES[number - 1]
-    if example.query not in labels or example.key not in labels:
-        return None
-    last = len(labels) - 1 - labels[::-1].index(example.key)  # in a pair, the word of the second sentence
-    return labels.index(example.query), last
-
-
-def _strongest_link(reading: Reading, head: Head) -> tuple[int, int]:
+    if example is not None and example.query in labels and example.key in labels:
+        last = len(labels) - 1 - labels[::-1].index(example.key)  # in a pair, the word of the second sentence
+        return labels.index(example.query), last
     one = reading.view(head)
     special = one.queries.special
     words = np.where(special[:, None] | special[None, :], -1.0, one.weights[0, 0])

@@ -12,7 +12,7 @@ import streamlit as st
 
 from analysis.messages import HeadroomError
 from dashboard import cache, state
-from dashboard.text import DEFAULT, LANGUAGE_KEY, _, escape, language, languages, say_markdown
+from dashboard.text import LANGUAGE_KEY, _, browser_language, escape, language, languages, say_markdown
 
 if TYPE_CHECKING:
     from analysis.models import Model, Readout
@@ -212,7 +212,7 @@ def _language_switch() -> None:
         on_change=keep,
         required=True,
     )
-    if language() == DEFAULT:
+    if language() == browser_language():  # what a reload starts from, so the link need not say it
         st.query_params.pop("lang", None)
     else:
         st.query_params["lang"] = language()

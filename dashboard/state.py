@@ -15,7 +15,7 @@ import streamlit as st
 
 from analysis.maps import Head
 from dashboard.examples import EXAMPLES
-from dashboard.text import language
+from dashboard.text import LANGUAGE_KEY, language
 
 LAYER, HEAD = "layer", "head"
 LAYER_B, HEAD_B = "layer2", "head2"
@@ -50,6 +50,7 @@ CHOICES = (COLOUR, VIEW, SCOPE, SPECIALS, UNITS, BLOCK)
 
 def start() -> None:
     """Give every key its first value: from the link where it says a valid one, else the default."""
+    st.session_state.setdefault(LANGUAGE_KEY, language())
     for choice in CHOICES:
         asked = st.query_params.get(choice.key)
         st.session_state.setdefault(choice.key, asked if asked in choice.options else choice.default)
@@ -142,6 +143,6 @@ def _within(key: str, count: int, first: int) -> int:
 
 
 def _number(text: str | None, low: int, high: int) -> int | None:
-    if text is None or not (text.isascii() and text.isdigit()):
+    if text is None or len(text) > 9 or not (text.isascii() and text.isdigit()):
         return None
     return int(text) if low <= int(text) <= high else None

@@ -31,9 +31,13 @@ def languages() -> list[str]:
 def language() -> str:
     """Return the language of this session: the one chosen, else the link's, else the browser's."""
     chosen = st.session_state.get(LANGUAGE_KEY) or st.query_params.get("lang")
-    if chosen is None:
-        chosen = (st.context.locale or DEFAULT).split("-")[0]
-    return chosen if chosen in languages() else DEFAULT
+    return chosen if chosen in languages() else browser_language()
+
+
+def browser_language() -> str:
+    """Return the browser's language where there is a catalogue for it, else English."""
+    asked = (st.context.locale or DEFAULT).split("-")[0]
+    return asked if asked in languages() else DEFAULT
 
 
 def _(text: str) -> str:

@@ -7,6 +7,7 @@ import streamlit as st
 from analysis.maps import Head
 from analysis.messages import HeadroomError
 from analysis.statistics import describe, row_entropy
+from analysis.tokens import clip
 from dashboard import downloads, inputs, panels, pictures, sidebar, state, tables
 from dashboard.reading import Reading, query_and_key, read
 from dashboard.text import _, escape, language, say_markdown
@@ -50,7 +51,7 @@ def readout(reading: Reading, head: Head, query: int) -> None:
     """Say where the query looks most, and how spread its look is."""
     one = reading.view(head)
     row = one.weights[0, 0, query]
-    labels = reading.tokens.labels
+    labels = [clip(label) for label in reading.tokens.labels]
     bits, share = (
         float(table[0, 0, query]) for table in row_entropy(reading.maps.at(head), reading.specials)
     )
@@ -65,7 +66,7 @@ def readout(reading: Reading, head: Head, query: int) -> None:
 
 def key_box(reading: Reading, key: int) -> None:
     """Draw the box that chooses the key whose link colours the grid."""
-    labels = reading.tokens.labels
+    labels = [clip(label) for label in reading.tokens.labels]
     box = f"key.box.{language()}"
     st.session_state[box] = key
 
@@ -96,7 +97,7 @@ def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
         )
         if colour == "link":
             key_box(reading, key)
-    labels = reading.tokens.labels
+    labels = [clip(label) for label in reading.tokens.labels]
     if colour == "link":
         values = reading.links(query, key)
         best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from analysis.maps import Head
+from analysis.tokens import clip
 from dashboard import panels, sidebar, state
 from dashboard.examples import EXAMPLES
-from dashboard.reading import read
+from dashboard.reading import first_link, read
 from dashboard.text import _, escape
 
 ATTENTION_PAGE = "views/attention.py"
@@ -30,15 +31,15 @@ if not sidebar.is_ready():
         panels.waiting_grid(6, 12)
 sidebar.open_model()
 reading = read(sidebar.model_key(), example.text, example.pair, "words", "keep")
-labels = reading.tokens.labels
-query, key = labels.index(example.query), labels.index(example.key)
+labels = [clip(label) for label in reading.tokens.labels]
+query, key = first_link(reading, state.chosen_head(reading.maps.layers, reading.maps.heads), example)
 values = reading.links(query, key)
 best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
 with slot.container(horizontal=True, gap="large"):
     with st.container(width=480):
         st.markdown(
             _("Every cell is one attention head. Which one links **{query}** to **{key}**?").format(
-                query=escape(example.query), key=escape(example.key)
+                query=escape(labels[query]), key=escape(labels[key])
             )
             + "  \n"
             + _("Most of all **{head}**, with weight {weight:.2f}.").format(
@@ -47,7 +48,7 @@ with slot.container(horizontal=True, gap="large"):
         )
         panels.head_grid(
             values,
-            meaning=_("weight of “{query}” on “{key}”").format(query=example.query, key=example.key),
+            meaning=_("weight of “{query}” on “{key}”").format(query=labels[query], key=labels[key]),
             chosen=best,
             key="home.grid",
             root=True,
