@@ -23,6 +23,10 @@ that a screen exists (``tests/test_house.py`` holds both).
     toy         multi-head attention by hand
     capture     text -> attention maps, from a model and from the toy alike
     statistics  entropy and what a head does, in numbers and in a sentence
-    export      maps -> files
+    texts       texts from files, and those that ship
+    measures    what is measured of every head, reduced as the weights arrive
+    collection  the measures over many texts, with their uncertainty
+    roles       what a head is for, by written rules
+    export      maps and tables -> files
     __main__    the same from a shell
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analysis.messages import HeadroomError
+from analysis.messages import HeadroomError, OptionError
 
 if TYPE_CHECKING:
     from analysis.maps import AttentionMaps
@@ -52,6 +52,66 @@ def attention(
         typer.echo(f"note: {note}", err=True)
     for line in head_lines(maps):
         typer.echo(line)
+
+
+@app.command()
+def statistics(
+    file: Annotated[str, typer.Argument(help="Texts: one a line, or .csv, .tsv, .jsonl, .parquet.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of the texts in a table: name or number; twice for pairs."),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help='"bundled", the id of a model on the hub, or a local folder.')
+    ] = "bundled",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda or mps where torch offers it.")] = "cpu",
+    specials: Annotated[str, typer.Option(help="Special tokens: keep, hide or renormalise.")] = "keep",
+    out: Annotated[Path | None, typer.Option(help="Write the table: .csv or .parquet.")] = None,
+) -> None:
+    """Measure every head over many texts, with 95% intervals over the texts, and name its role."""
+    from analysis.collection import summarise
+    from analysis.export import check_table, save_table
+    from analysis.models import open_model, quiet_libraries
+    from analysis.roles import roles
+    from analysis.texts import read_texts
+
+    if out is not None:
+        check_table(out)
+    check_specials(specials)
+    texts = read_texts(file, column or [])
+    quiet_libraries()
+    opened = open_model(model, revision=revision, device=device)
+
+    def tell(done: int) -> None:
+        typer.echo(f"\r{done} of {len(texts)} texts", err=True, nl=False)
+
+    found = summarise(opened, texts, specials=specials, on_progress=tell)  # type: ignore[arg-type]
+    typer.echo("", err=True)
+    frame = found.frame().assign(role=roles(found).ravel())
+    if out is not None:
+        save_table(frame, out)
+    shown = [
+        "layer",
+        "head",
+        "role",
+        "entropy",
+        "entropy_low",
+        "entropy_high",
+        "confidence",
+        "previous",
+        "next",
+    ]
+    typer.echo(frame[[*shown, "cls", "sep"]].to_csv(sep="\t", index=False, float_format="%.3f").rstrip())
+
+
+def check_specials(specials: str) -> None:
+    """Raise OptionError unless ``specials`` is one of the ways to treat special tokens."""
+    if specials not in ("keep", "hide", "renormalise"):
+        raise OptionError(
+            "Special tokens can be kept, hidden or renormalised, not {given}: choose keep, hide or renormalise.",
+            given=specials,
+        )
 
 
 def head_lines(maps: AttentionMaps) -> list[str]:

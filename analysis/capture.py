@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ def capture_batch(model: Model, texts: Sequence[Text]) -> list[AttentionMaps]:
     Weights equal those of a text alone but for rounding (1e-6).
     """
     examples = [encode(model, text) for text in texts]
-    inputs = pad(model, examples)
+    inputs = pad(model, [example.inputs for example in examples])
     lengths = [len(example.tokens) for example in examples]
     for n in lengths:
         _check_size(model.geometry.layers, model.geometry.heads, n)
@@ -109,20 +109,25 @@ def encode(model: Model, text: Text) -> Encoded:
         raise TextError(
             "The tokenizer of {name} finds nothing to read in this text. Type a word.", name=model.name
         )
-    names = [name for name in model.tokenizer.model_input_names if name in encoding]
-    inputs = {name: encoding[name] for name in names}
-    if getattr(model.network.config, "type_vocab_size", 0) < 2:
-        inputs.pop("token_type_ids", None)
+    inputs = {name: encoding[name] for name in input_names(model) if name in encoding}
     return Encoded(tokens, inputs, _notes(model, tokens, whole - len(ids)))
 
 
-def pad(model: Model, examples: Sequence[Encoded]) -> dict[str, Tensor]:
+def input_names(model: Model) -> list[str]:
+    """Return what of a tokenizer's output the network reads; one type of token needs no token types."""
+    names = list(model.tokenizer.model_input_names)
+    if getattr(model.network.config, "type_vocab_size", 0) < 2 and "token_type_ids" in names:
+        names.remove("token_type_ids")
+    return names
+
+
+def pad(model: Model, examples: Sequence[Mapping[str, list[int]]]) -> dict[str, Tensor]:
     """Return the inputs of several texts as one batch [batch, token], padded on the right."""
-    longest = max(len(example.tokens) for example in examples)
+    longest = max(len(example["input_ids"]) for example in examples)
     fill = {"input_ids": model.tokenizer.pad_token_id or 0}
     inputs = {
-        name: [row.inputs[name] + [fill.get(name, 0)] * (longest - len(row.tokens)) for row in examples]
-        for name in examples[0].inputs
+        name: [row[name] + [fill.get(name, 0)] * (longest - len(row[name])) for row in examples]
+        for name in examples[0]
     }
     return {name: torch.tensor(rows, device=model.network.device) for name, rows in inputs.items()}
 
@@ -206,8 +211,13 @@ def _check_size(layers: int, heads: int, n: int) -> None:
         )
 
 
+def special_ids(model: Model) -> set[int]:
+    """Return the vocabulary numbers of the special tokens; the one for unknown words is not among them."""
+    return set(model.tokenizer.all_special_ids) - {model.tokenizer.unk_token_id}
+
+
 def _are_special(model: Model, ids: Sequence[int]) -> list[bool]:
-    special = set(model.tokenizer.all_special_ids) - {model.tokenizer.unk_token_id}
+    special = special_ids(model)
     return [i in special for i in ids]
 
 

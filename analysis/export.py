@@ -133,3 +133,30 @@ def to_bytes(maps: AttentionMaps, suffix: str) -> bytes:
     buffer = io.BytesIO()
     WRITERS[suffix](maps, buffer)
     return buffer.getvalue()
+
+
+def check_table(path: Path) -> None:
+    """Raise OptionError unless ``path`` ends in a form that `save_table` writes."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise OptionError(
+            "{path} ends in none of the forms that a table can be written in: .csv, .parquet.", path=path
+        )
+
+
+def save_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table to ``path`` as CSV or Parquet, by its ending.
+
+    Raises OptionError for another ending, or a path that cannot be written.
+    """
+    check_table(path)
+    try:
+        if path.suffix.lower() == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, index=False)
+    except OSError as error:
+        raise OptionError(
+            "{path} cannot be written: {reason}. Choose another place.",
+            path=path,
+            reason=error.strerror or str(error),
+        ) from error

@@ -152,15 +152,16 @@ def _runs(text: str) -> Iterator[Span]:
 def _peel(text: str, start: int, end: int) -> list[Span]:
     """Split the outer punctuation of the run [start, end) off, a character each."""
     first, last = start, end
-    while first < last and _is_punctuation(text[first]):
+    while first < last and is_punctuation(text[first]):
         first += 1
-    while last > first and _is_punctuation(text[last - 1]):
+    while last > first and is_punctuation(text[last - 1]):
         last -= 1
     core = [(first, last)] if last > first else []
     return [(i, i + 1) for i in range(start, first)] + core + [(i, i + 1) for i in range(last, end)]
 
 
-def _is_punctuation(char: str) -> bool:
+def is_punctuation(char: str) -> bool:
+    """Whether a character is punctuation, or one of the signs of ASCII ($, +, <)."""
     category = unicodedata.category(char)
     return category.startswith("P") or (char.isascii() and category.startswith("S"))
 

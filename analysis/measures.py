@@ -1,0 +1,211 @@
+"""What is measured of every head in every attention row, reduced as soon as the weights arrive.
+
+Each measure is a number for every query. Its definition stands in `MEASURES`; a collection's number is the
+mean over the queries for which it is defined (a first token has no previous one). Positions and tokens are the
+model's own pieces.
+
+Entropy and mass on kinds of tokens: Clark et al. 2019 (arXiv 1906.04341). Confidence: Voita et al. 2019
+(arXiv 1905.09418), section 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from analysis.maps import Specials
+
+MEASURES = {
+    "entropy": "entropy of a row in bits",
+    "entropy_normalised": "entropy as a share of its maximum, log2 of the keys that may be attended",
+    "entropy_cls": "entropy in bits of the row of the first token ([CLS]) alone",
+    "confidence": "largest weight of a row; special tokens are no queries",
+    "self": "weight on the token itself",
+    "previous": "weight on the token before, of those that have one",
+    "next": "weight on the token after, of those that have one",
+    "cls": "weight on the first special token ([CLS])",
+    "sep": "weight on the separators ([SEP])",
+    "other_special": "weight on all other special tokens",
+    "punctuation": "weight on punctuation",
+    "same_word": "weight on other places of the same token, of those that have one",
+    "distance": "mean distance, in tokens, to what is looked at",
+    "argmax_previous": "share of queries that look most at the token before, of those that have one",
+    "argmax_self": "share of queries that look most at themselves",
+    "argmax_next": "share of queries that look most at the token after, of those that have one",
+    "block_aa": "weight on the first sentence from the first",
+    "block_ab": "weight on the second sentence from the first",
+    "block_ba": "weight on the first sentence from the second",
+    "block_bb": "weight on the second sentence from the second",
+}
+KINDS = ("cls", "sep", "other_special", "punctuation", "a", "b")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What is known of the tokens of a padded batch, the same for all layers.
+
+    real: which tokens are no padding; special: which are special
+    kinds: 1.0 where a token is of a kind of `KINDS`
+    ids: vocabulary numbers, to tell equal tokens
+    """
+
+    real: Bool[Tensor, "batch token"]
+    special: Bool[Tensor, "batch token"]
+    kinds: Float[Tensor, "batch token kind"]
+    ids: Int[Tensor, "batch token"]
+
+    def without_specials(self) -> tuple[Rows, Int[Tensor, "batch kept"]]:
+        """Return the rows of the other tokens moved together, and where each of them stood."""
+        keep = self.real & ~self.special
+        order = torch.argsort((~keep).int(), dim=1, stable=True)[:, : max(int(keep.sum(1).max()), 1)]
+        return (
+            replace(
+                self,
+                real=keep.gather(1, order),
+                special=self.special.gather(1, order) & False,
+                kinds=self.kinds.gather(1, order[..., None].expand(-1, -1, len(KINDS))),
+                ids=self.ids.gather(1, order),
+            ),
+            order,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What the measures of a batch need beside its weights, prepared once for all layers.
+
+    order: where each token kept stood, or None where all are; real: which tokens of a row are keys
+    defined: for each measure the queries for which it is defined
+    equal: other places of the same token; steps: distances in tokens
+    """
+
+    order: Int[Tensor, "batch kept"] | None
+    real: Bool[Tensor, "batch token"]
+    kinds: Float[Tensor, "batch 1 token kind"]
+    equal: Float[Tensor, "batch 1 token token"]
+    steps: Float[Tensor, "token token"]
+    places: Int[Tensor, " token"]
+    defined: Float[Tensor, "batch measure token"]
+
+    @property
+    def counts(self) -> Float[Tensor, "batch measure"]:
+        """For how many queries of each example each measure is defined."""
+        return self.defined.sum(-1)
+
+
+def plan(rows: Rows, specials: Specials) -> Plan:
+    """Prepare the measures of a batch.
+
+    With ``"hide"`` special tokens are no queries; with ``"renormalise"`` they are no keys either, and the
+    tokens around them become neighbours.
+    """
+    order = None
+    if specials == "renormalise":
+        rows, order = rows.without_specials()
+    queries = rows.real & ~rows.special if specials == "hide" else rows.real
+    n = rows.real.shape[1]
+    places = torch.arange(n, device=rows.real.device)
+    equal = (rows.ids[:, :, None] == rows.ids[:, None, :]) & rows.real[:, None, :] & ~rows.special[:, None, :]
+    equal = equal & (places[:, None] != places[None, :])
+    return Plan(
+        order=order,
+        real=rows.real,
+        kinds=rows.kinds[:, None],
+        equal=equal[:, None].to(rows.kinds.dtype),
+        steps=(places[:, None] - places[None, :]).abs().to(rows.kinds.dtype),
+        places=places,
+        defined=_defined(rows, queries, equal.any(-1)).to(rows.kinds.dtype),
+    )
+
+
+def _defined(rows: Rows, queries: Tensor, has_equal: Tensor) -> Bool[Tensor, "batch measure token"]:
+    in_a, in_b = (rows.kinds[..., KINDS.index(side)].bool() & queries for side in ("a", "b"))
+    is_cls = rows.kinds[..., KINDS.index("cls")].bool()
+    is_first = torch.arange(rows.real.shape[1], device=rows.real.device) == 0
+    before, after = queries & _shifted(rows.real, -1), queries & _shifted(rows.real, 1)
+    where = dict.fromkeys(MEASURES, queries) | {
+        "entropy_cls": queries & is_cls & is_first,
+        "confidence": queries & ~rows.special,
+        "previous": before,
+        "argmax_previous": before,
+        "next": after,
+        "argmax_next": after,
+        "same_word": queries & has_equal,
+        "block_aa": in_a & in_b.any(1, keepdim=True),
+        "block_ab": in_a & in_b.any(1, keepdim=True),
+        "block_ba": in_b,
+        "block_bb": in_b,
+    }
+    return torch.stack(list(where.values()), dim=1)
+
+
+def measure(
+    weights: Float[Tensor, "batch head query key"],
+    mask: Bool[Tensor, "batch 1 query key"] | None,
+    plan: Plan,
+) -> Float[Tensor, "batch measure head"]:
+    """Return, for each example, the sum of every measure over the queries for which it is defined.
+
+    mask: True where a key may be attended; None: everywhere
+    """
+    if plan.order is not None:
+        weights = _gathered(weights, plan.order) * plan.real[:, None, None, :]
+        weights = weights / weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+        mask = None if mask is None else _gathered(mask, plan.order)
+    values = torch.stack(
+        list(_per_query(weights, mask, plan).values()), dim=1
+    )  # [batch, measure, head, query]
+    return (values @ plan.defined[..., None]).squeeze(-1)
+
+
+def _gathered(table: Tensor, order: Tensor) -> Tensor:
+    """Return ``table`` [batch, head, query, key] at the tokens ``order`` [batch, kept] on both sides."""
+    heads, n = table.shape[1], order.shape[1]
+    table = table.gather(2, order[:, None, :, None].expand(-1, heads, -1, table.shape[3]))
+    return table.gather(3, order[:, None, None, :].expand(-1, heads, n, -1))
+
+
+def _per_query(weights: Tensor, mask: Tensor | None, plan: Plan) -> dict[str, Tensor]:
+    """Return every measure for every query, [batch, head, query], in the order of `MEASURES`."""
+    bits = torch.special.entr(weights).sum(-1) / math.log(2)
+    allowed = plan.real[:, None, None, :] if mask is None else mask & plan.real[:, None, None, :]
+    most = torch.log2(allowed.sum(-1).clamp_min(1).to(bits.dtype))  # [batch, 1, query]
+    top, at = weights.max(-1)
+    offset = at - plan.places
+    kinds = dict(zip(KINDS, (weights @ plan.kinds).unbind(-1), strict=True))
+    return {
+        "entropy": bits,
+        "entropy_normalised": (bits / most.clamp_min(1e-9) * (most > 0)).clamp_max(1),
+        "entropy_cls": bits,
+        "confidence": top,
+        "self": weights.diagonal(dim1=-2, dim2=-1),
+        "previous": _diagonal(weights, -1),
+        "next": _diagonal(weights, 1),
+        **{name: kinds[name] for name in KINDS[:4]},
+        "same_word": (weights * plan.equal).sum(-1),
+        "distance": (weights * plan.steps).sum(-1),
+        "argmax_previous": (offset == -1).to(weights.dtype),
+        "argmax_self": (offset == 0).to(weights.dtype),
+        "argmax_next": (offset == 1).to(weights.dtype),
+        "block_aa": kinds["a"],
+        "block_ab": kinds["b"],
+        "block_ba": kinds["a"],
+        "block_bb": kinds["b"],
+    }
+
+
+def _diagonal(weights: Tensor, step: int) -> Tensor:
+    """Return [batch, head, query] the weight on the key at ``query + step``, 0 where there is none."""
+    line = weights.diagonal(offset=step, dim1=-2, dim2=-1)
+    return torch.nn.functional.pad(line, (1, 0) if step < 0 else (0, 1))
+
+
+def _shifted(real: Tensor, step: int) -> Tensor:
+    """Return [batch, query] whether the token at ``query + step`` is a real one."""
+    if step < 0:
+        return torch.nn.functional.pad(real[:, :-1], (1, 0))
+    return torch.nn.functional.pad(real[:, 1:], (0, 1))
