@@ -240,7 +240,8 @@ def _notes(model: Model, tokens: Tokens, cut: int) -> tuple[Message, ...]:
                 tokens=", ".join(names),
             )
         )
-    unknown = np.flatnonzero(tokens.ids == _unknown_id(model))
+    spelled = [label == model.tokenizer.unk_token for label in tokens.labels]
+    unknown = np.flatnonzero((tokens.ids == _unknown_id(model)) & ~np.array(spelled))
     if len(unknown):
         names = sorted({clip(tokens.labels[i]) for i in unknown})[:5]
         notes.append(

@@ -47,7 +47,8 @@ def read_checkpoint(folder: Path, name: str) -> Checkpoint:
     """Read the folder's config and file names; raise ModelError for everything that must be refused."""
     config = _read_config(folder, name)
     family = str(config.get("model_type", ""))
-    architecture = next(iter(config.get("architectures") or ()), "") or ""
+    named = config.get("architectures") or [""]
+    architecture = str(named if isinstance(named, str) else named[0] or "")
     _check_family(name, family, architecture, config)
     _check_files(folder, name)
     return Checkpoint(folder, name, architecture, _head_kind(architecture, family))
@@ -74,13 +75,29 @@ def _read_config(folder: Path, name: str) -> dict:
 
 
 def _check_family(name: str, family: str, architecture: str, config: dict) -> None:
+    if not family:
+        raise ModelError(
+            "The config.json of {name} names no model_type. Save the model again with save_pretrained.",
+            name=name,
+        )
     if family not in SUPPORTED:
         raise ModelError(
             "{name} is of the kind {family}, whose heads cannot be seen and switched off here. "
             "Supported: {supported}.",
             name=name,
-            family=architecture or family or "?",
+            family=architecture or family,
             supported=", ".join(SUPPORTED.values()),
+        )
+    sizes = ("num_hidden_layers", "n_layers", "num_attention_heads", "n_heads")
+    empty = [
+        size for size in sizes if size in config and not (isinstance(config[size], int) and config[size] > 0)
+    ]
+    if empty:
+        raise ModelError(
+            "{name} has {size} {value} in its config.json: there are no heads to look at. It must be 1 or more.",
+            name=name,
+            size=empty[0],
+            value=config[empty[0]],
         )
     if config.get("is_decoder") or config.get("add_cross_attention"):
         raise ModelError(
@@ -88,7 +105,7 @@ def _check_family(name: str, family: str, architecture: str, config: dict) -> No
             name=name,
         )
     if config.get("pruned_heads"):
-        layers = sorted(config["pruned_heads"], key=str)
+        layers = sorted(dict(config["pruned_heads"]), key=str)
         raise ModelError(
             "{name} was saved with heads pruned in layers {layers}; transformers 5 would fill these layers with "
             "random weights. Open the model it was pruned from.",

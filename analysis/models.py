@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import threading
 from dataclasses import dataclass, field
 from functools import cache
@@ -82,7 +83,14 @@ def open_model(source: str = BUNDLED, *, revision: str | None = None, device: st
     """
     check_device(device)
     folder, name = _find(source, revision)
-    checkpoint = read_checkpoint(folder, name)
+    try:
+        checkpoint = read_checkpoint(folder, name)
+    except (OSError, ValueError, TypeError, RecursionError) as error:  # what a config holds can be anything
+        raise ModelError(
+            "The config.json of {name} cannot be read: {reason}. Save the model again.",
+            name=name,
+            reason=first_line(error),
+        ) from error
     network, readout, notes = _load(checkpoint)
     tokenizer = _load_tokenizer(checkpoint, network)
     return Model(
@@ -169,6 +177,10 @@ def _find(source: str, revision: str | None) -> tuple[Path, str]:
         raise ModelError(
             "No model is named. Give a hub id such as {example}, or a folder.", example="bert-base-uncased"
         )
+    if "://" in source:
+        raise ModelError(
+            "{source} is an address. Give the model's id on the hub (owner/name), or a folder.", source=source
+        )
     folder = Path(os.path.expanduser(source))  # os.path: no path is so odd that it raises
     if os.path.isdir(folder):
         return folder, folder.resolve().name
@@ -183,7 +195,7 @@ def _load(checkpoint: Checkpoint) -> tuple[PreTrainedModel, Readout, tuple[Messa
     loader = {"classification": AutoModelForSequenceClassification, "masked": AutoModelForMaskedLM}.get(
         checkpoint.head, AutoModel
     )
-    network, missing = _from_pretrained(checkpoint, loader)
+    network, missing, surplus = _from_pretrained(checkpoint, loader)
     if missing and loader is not AutoModel:
         base = network.base_model_prefix + "."
         inside = [key for key in missing if key.startswith(base) and "pooler" not in key]
@@ -194,7 +206,7 @@ def _load(checkpoint: Checkpoint) -> tuple[PreTrainedModel, Readout, tuple[Messa
                     head=checkpoint.architecture,
                 )
             )
-            network, missing = _from_pretrained(checkpoint, AutoModel)
+            network, missing, surplus = _from_pretrained(checkpoint, AutoModel)
     elif checkpoint.head == "other":
         notes.append(
             message(
@@ -210,13 +222,25 @@ def _load(checkpoint: Checkpoint) -> tuple[PreTrainedModel, Readout, tuple[Messa
             count=len(missing),
             key=missing[0],
         )
+    if surplus:
+        notes.append(
+            message(
+                "The checkpoint holds {count} weights of layers that its config does not name, such as {key}: "
+                "they are left out.",
+                count=len(surplus),
+                key=surplus[0],
+            )
+        )
     network.eval()
     network.requires_grad_(False)
     return network, _readout(network), tuple(notes)
 
 
-def _from_pretrained(checkpoint: Checkpoint, loader: Any) -> tuple[PreTrainedModel, list[str]]:
-    """Return the network and the parameters that it lacks (the pooler apart, which only classifiers use)."""
+def _from_pretrained(checkpoint: Checkpoint, loader: Any) -> tuple[PreTrainedModel, list[str], list[str]]:
+    """Return the network, the parameters that it lacks, and the weights of layers that it does not have.
+
+    The pooler may be missing where it is not used: only classifiers use it.
+    """
     try:
         network, info = loader.from_pretrained(
             checkpoint.folder,
@@ -235,7 +259,9 @@ def _from_pretrained(checkpoint: Checkpoint, loader: Any) -> tuple[PreTrainedMod
             reason=first_line(error),
         ) from error
     pools = loader is AutoModelForSequenceClassification
-    return network, sorted(key for key in info["missing_keys"] if pools or "pooler" not in key)
+    missing = sorted(key for key in info["missing_keys"] if pools or "pooler" not in key)
+    surplus = sorted(key for key in info["unexpected_keys"] if re.search(r"\blayers?\.\d+\.", key))
+    return network, missing, surplus
 
 
 def _readout(network: PreTrainedModel) -> Readout:

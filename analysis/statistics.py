@@ -15,7 +15,7 @@ from scipy.special import entr
 
 from analysis.maps import AttentionMaps, Floats, Head, Specials, strongest, with_specials, without_queries
 from analysis.messages import Message, message
-from analysis.tokens import clip
+from analysis.tokens import Bools, Ints, Tokens, clip
 
 BROAD = 0.9  # of the largest entropy: from here on a head is said to look everywhere
 CLEAR = 0.5  # share of the words that must agree for a head to be said to do one thing
@@ -87,13 +87,13 @@ def link(maps: AttentionMaps, query: int, key: int, *, specials: Specials = "kee
 def describe(maps: AttentionMaps, head: Head) -> Message:
     """Say in one computed sentence what ``head`` does with this text, by where its largest weights lie.
 
-    Every query outside the special tokens votes for the key it looks at most. At least half of the votes
-    for the previous, the next or the same word, or for one single key, name what the head does; a mean
-    normalised entropy of 0.9 or more says that it looks everywhere.
+    Every word (no special token, not mere punctuation) votes for the key it looks at most. At least half
+    of the votes for the previous, the next or the same word, or for one single key, name what the head does;
+    a mean normalised entropy of 0.9 or more says that it looks everywhere.
     """
     one = maps.at(head)
     weights = one.weights[0, 0]
-    queries = np.flatnonzero(~maps.queries.special & (weights.sum(axis=-1) > 0))
+    queries = np.flatnonzero(_are_words(maps.queries) & (weights.sum(axis=-1) > 0))
     if not len(queries) or not len(maps.keys):
         return message("has no words to look from here")
     bits, normalised = (float(table[0, 0]) for table in head_entropy(one))
@@ -111,17 +111,30 @@ def describe(maps: AttentionMaps, head: Head) -> Message:
     )
 
 
+def _are_words(tokens: Tokens) -> Bools:
+    """Return which tokens hold a letter or a digit and are not special; all but the special where none do."""
+    lettered = np.array([any(map(str.isalnum, label)) for label in tokens.labels], dtype=bool)
+    words = lettered & ~tokens.special
+    return words if words.any() else ~tokens.special
+
+
+def _has_word(tokens: Tokens, places: Ints) -> Bools:
+    """Return whether there is a token at each of ``places`` that is not special: beside [CLS] is no word."""
+    inside = (places >= 0) & (places < len(tokens))
+    return inside & ~tokens.special[places.clip(0, len(tokens) - 1)]
+
+
 def _by_offset(maps: AttentionMaps, queries: np.ndarray, target: np.ndarray) -> Message | None:
     """Say that the head looks at the word before, after, or the query itself, if most queries do."""
     same = maps.queries.labels == maps.keys.labels and (maps.queries.segment == maps.keys.segment).all()
     if not same:  # from one sentence to another
         return None
-    offset = target[queries] - queries
-    counts = {step: int((offset == step).sum()) for step in (-1, 0, 1)}
-    step = max(counts, key=lambda k: counts[k])
-    values = {"count": counts[step], "all": len(queries)}
-    if counts[step] < CLEAR * len(queries):
+    beside = {step: queries[_has_word(maps.keys, queries + step)] for step in (-1, 0, 1)}
+    votes = {step: int((target[words] == words + step).sum()) for step, words in beside.items()}
+    step = max(votes, key=lambda k: votes[k])
+    if votes[step] < max(CLEAR * len(queries), 1):
         return None
+    values = {"count": votes[step], "all": len(beside[step])}
     if step == -1:
         return message("looks at the previous word for {count} of {all} words", **values)
     if step == 1:

@@ -16,6 +16,7 @@ Span = tuple[int, int]
 
 NO_SEGMENT = -1  # of tokens that belong to neither sentence: [CLS], the separators
 # The blocks of ideographs, which are written without blanks between words (as in BERT's own tokenizer).
+JOINERS = "\u200d\ufe0f"  # what binds emoji together
 IDEOGRAPHS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FA1F))
 
 
@@ -100,6 +101,7 @@ def read_tokens(
         (0, 0) if out else _trim(texts[side], span)
         for out, side, span in zip(outside, segment, spans, strict=True)
     ]
+    trimmed = _with_marks(trimmed, segment, texts)
     alone = [a or b for a, b in zip(outside, special, strict=True)]
     labels = []
     for i, (start, end) in enumerate(trimmed):
@@ -177,6 +179,22 @@ def _trim(text: str, span: Span) -> Span:
     while end > start and text[end - 1].isspace():
         end -= 1
     return start, end
+
+
+def _with_marks(spans: list[Span], segment: Sequence[int], texts: Sequence[str]) -> list[Span]:
+    """Return the spans with the accents and joiners that follow them, which tokenizers often drop."""
+    grown = list(spans)
+    for i, (start, end) in enumerate(spans):
+        side = segment[i]
+        if side < 0 or start >= end:
+            continue
+        following = spans[i + 1][0] if i + 1 < len(spans) and segment[i + 1] == side else len(texts[side])
+        while end < following and (
+            unicodedata.category(texts[side][end])[0] == "M" or texts[side][end] in JOINERS
+        ):
+            end += 1
+        grown[i] = (start, end)
+    return grown
 
 
 def _continues(text: str, before: Span, start: int) -> bool:

@@ -17,11 +17,11 @@ from dashboard.text import _  # noqa: E402
 VIEWS = Path(__file__).parent / "views"
 
 st.set_page_config(page_title="Headroom", page_icon=str(VIEWS.parent / "icon.png"), layout="wide")
-state.start()
 pages = {
     "home": st.Page(VIEWS / "home.py", title=_("Home"), default=True),
     "attention": st.Page(VIEWS / "attention.py", title=_("Attention"), url_path="attention"),
 }
 page = st.navigation({"": [pages["home"]], _("Look"): [pages["attention"]]})
+state.start(page.url_path)
 sidebar.draw()
 page.run()

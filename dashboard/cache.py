@@ -7,10 +7,10 @@ hit is small.
 from __future__ import annotations
 
 import gc
+import os
 import re
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,7 +91,7 @@ def parts_of(key: str) -> tuple[str, str | None, str]:
     """Return the name, revision and device that `key_of` put together; a folder may hold @ and #."""
     device = DEVICE.search(key)
     name = key[: device.start()] if device else key
-    pinned = None if Path(name).expanduser().is_dir() else PINNED.fullmatch(name)
+    pinned = None if os.path.isdir(os.path.expanduser(name)) else PINNED.fullmatch(name)
     name, revision = pinned.groups() if pinned else (name, None)
     return name, revision, device.group(1) if device else "cpu"
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from analysis.export import to_bytes
-from analysis.maps import AttentionMaps, Head
+from analysis.maps import AttentionMaps
 from dashboard.text import _
 
 MOST_ROWS = 2_000_000  # weights in the long form; above, a file that no spreadsheet opens
@@ -20,15 +20,19 @@ EXPORT_CONFIG = {"showSendToCloud": False, "displaylogo": False}
 
 
 def attention_menu(
-    one: AttentionMaps, every: AttentionMaps, head: Head, figures: Sequence[go.Figure]
+    shown: Sequence[AttentionMaps], every: AttentionMaps, figures: Sequence[tuple[str, go.Figure]]
 ) -> None:
-    """Offer the chosen head's map as it is shown, all heads, and the picture."""
+    """Offer the maps as they are shown, one head each, the pictures, and all heads."""
     with st.popover(_("Download"), icon=":material/download:"):
-        st.markdown(_("**{head}**, as shown").format(head=head))
-        with st.container(horizontal=True):
-            for suffix in (".csv", ".json", ".npz"):
-                _button(suffix, partial(to_bytes, one, suffix), _file(every, str(head)))
-            _button(".html", partial(to_html, figures, f"{every.source} {head}"), _file(every, str(head)))
+        for one in shown:
+            st.markdown(_("**{head}**, as shown").format(head=one.first))
+            with st.container(horizontal=True):
+                for suffix in (".csv", ".json", ".npz"):
+                    _button(suffix, partial(to_bytes, one, suffix), _file(every, str(one.first)))
+        st.markdown(_("**The pictures**, for a browser without a network"))
+        heads = " ".join(str(one.first) for one in shown)
+        title = f"{every.source}: {' / '.join(every.queries.texts)}"
+        _button(".html", partial(to_html, figures, title), _file(every, heads))
         st.markdown(_("**All heads**, special tokens kept"))
         with st.container(horizontal=True):
             _button(".npz", partial(to_bytes, every, ".npz"), _file(every, "all"))
@@ -43,11 +47,12 @@ def attention_menu(
                 )
 
 
-def to_html(figures: Sequence[go.Figure], name: str) -> bytes:
-    """Return the figures as one HTML page that needs no network."""
+def to_html(figures: Sequence[tuple[str, go.Figure]], name: str) -> bytes:
+    """Return the figures, each under its title, as one HTML page that needs no network."""
     parts = []
-    for i, figure in enumerate(figures):
+    for i, (title, figure) in enumerate(figures):
         page = go.Figure(figure).update_layout(template="plotly_white")
+        parts.append(f"<h2>{html.escape(title)}</h2>")
         parts.append(page.to_html(include_plotlyjs=i == 0, full_html=False, config=EXPORT_CONFIG))
     title = html.escape(name)
     return (
@@ -75,4 +80,4 @@ def _button(suffix: str, data: Callable[[], bytes], name: str) -> None:
 
 def _file(maps: AttentionMaps, part: str) -> str:
     model = re.sub(r"[^\w.-]+", "-", maps.source)
-    return f"attention-{model}-{part.replace('·', '-')}"
+    return f"attention-{model}-{re.sub(r'[· ]+', '-', part)}"

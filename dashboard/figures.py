@@ -27,7 +27,7 @@ from dashboard.colours import (
 from dashboard.text import _
 
 MOST_MARKERS = 1600  # cells that can be clicked; above, a figure would weigh too much
-MOST_TICKS = 48
+MOST_TICKS, MOST_TICKS_ACROSS, MOST_TICKS_NARROW = 48, 30, 18
 LONGEST_TICK = 14
 ATTENTION_TICKS = (0, 0.02, 0.1, 0.25, 0.5, 1)
 DIFFERENCE_TICKS = (-1, -0.25, 0, 0.25, 1)
@@ -35,11 +35,13 @@ OUTLINE = "#d55e00"
 MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
 
 
-def head_map(one: AttentionMaps, *, query: int | None = None, key: int | None = None) -> go.Figure:
+def head_map(
+    one: AttentionMaps, *, query: int | None = None, key: int | None = None, narrow: bool = False
+) -> go.Figure:
     """Return the heatmap of one head, query x key, with exact values on hover.
 
     ``one`` holds a single head, [1, 1, query, key]. The row of ``query`` and its cell at ``key`` are
-    outlined. Up to 1,600 cells can be clicked: their points are numbered row by row.
+    outlined. ``narrow`` names fewer keys, for a figure beside others. Up to 1,600 cells can be clicked: their points are numbered row by row.
     """
     weights = one.weights[0, 0]
     traces = [_heat(weights, one.queries, one.keys, attention_scale(), (0, 1))]
@@ -51,7 +53,7 @@ def head_map(one: AttentionMaps, *, query: int | None = None, key: int | None = 
         outlines.append(_outline((-0.5, len(one.keys) - 0.5), query))
         if key is not None:
             outlines.append(_outline((key - 0.5, key + 0.5), query))
-    return go.Figure(traces, _map_layout(one.queries, one.keys) | {"shapes": outlines})
+    return go.Figure(traces, _map_layout(one.queries, one.keys, narrow) | {"shapes": outlines})
 
 
 def difference_map(first: AttentionMaps, second: AttentionMaps) -> go.Figure:
@@ -61,7 +63,7 @@ def difference_map(first: AttentionMaps, second: AttentionMaps) -> go.Figure:
         _heat(values, first.queries, first.keys, difference_scale(), (-1, 1)),
         colour_bar(difference_stops(), (-1, 1), DIFFERENCE_TICKS, _("difference")),
     ]
-    return go.Figure(traces, _map_layout(first.queries, first.keys))
+    return go.Figure(traces, _map_layout(first.queries, first.keys, narrow=True))
 
 
 def _heat(
@@ -133,17 +135,18 @@ def colour_bar(
     )
 
 
-def _map_layout(queries: Tokens, keys: Tokens) -> dict[str, Any]:
+def _map_layout(queries: Tokens, keys: Tokens, narrow: bool) -> dict[str, Any]:
     height = min(max(170 + 20 * len(queries), 300), 430 if len(queries) <= 24 else 760)
     return {
-        "xaxis": _axis(keys)
+        "xaxis": _axis(keys, MOST_TICKS_NARROW if narrow else MOST_TICKS_ACROSS)
         | {
             "title": {"text": _("key (looked at)"), "standoff": 6},
             "range": [-0.5, len(keys) - 0.5],
             "side": "top",
             "tickangle": -55,
         },
-        "yaxis": _axis(queries) | {"title": {"text": _("query")}, "range": [len(queries) - 0.5, -0.5]},
+        "yaxis": _axis(queries, MOST_TICKS)
+        | {"title": {"text": _("query")}, "range": [len(queries) - 0.5, -0.5]},
         "height": height,
         "margin": _margins(queries, keys),
     }
@@ -161,8 +164,8 @@ def _width(text: str) -> int:
     return sum(14 if unicodedata.east_asian_width(char) in "WF" else 7 for char in text)
 
 
-def _axis(tokens: Tokens) -> dict[str, Any]:
-    step = max(1, math.ceil(len(tokens) / MOST_TICKS))
+def _axis(tokens: Tokens, most: int) -> dict[str, Any]:
+    step = max(1, math.ceil(len(tokens) / most))
     names = _names(tokens)
     return {
         "type": "category",

@@ -9,6 +9,7 @@ from dashboard.examples import EXAMPLES
 from dashboard.text import _, language
 
 EXAMPLE_BOX = "example.box"
+MOST_LETTERS = 20_000  # several times what any of the models reads
 
 
 def sentences() -> None:
@@ -53,7 +54,7 @@ def token_controls(is_pair: bool) -> None:
 
 def _text_box(label: str, key: str, value: str) -> None:
     st.session_state[key] = value
-    st.text_input(label, key=key, on_change=_take_boxes, autocomplete="off", width="stretch")
+    st.text_input(label, key=key, on_change=_take_boxes, autocomplete="off", max_chars=MOST_LETTERS)
 
 
 def _take_boxes() -> None:
@@ -77,7 +78,7 @@ def _example_box() -> None:
         key=key,
         on_change=take,
         placeholder=_("your own"),
-        width=230,
+        width=170,
     )
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from analysis.maps import Floats, Head
 from analysis.tokens import clip
 from dashboard import state
-from dashboard.colours import colour, ink
+from dashboard.colours import attention_stops, colour, ink
 from dashboard.components.grid import Cell, grid
 from dashboard.components.words import Word, words
 from dashboard.reading import Reading
@@ -55,6 +55,23 @@ def head_grid(
     ]
     outlined = None if chosen is None else (chosen.layer, chosen.index)
     grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
+    _scale(root)
+
+
+def _scale(root: bool) -> None:
+    """Draw the scale of the grid's colours, with the values where their colours stand."""
+    stops = ", ".join(shade for _share, shade in attention_stops())
+    ticks = (0.0, 0.02, 0.1, 0.25, 0.5, 1.0) if root else (0.0, 0.25, 0.5, 0.75, 1.0)
+    marks = "".join(
+        f"<span style='position:absolute;left:{100 * (tick**0.5 if root else tick):.1f}%;"
+        f"transform:translateX(-{100 * (tick == 1) + 50 * (0 < tick < 1):.0f}%)'>{tick:g}</span>"
+        for tick in ticks
+    )
+    st.html(
+        "<div style='max-width:446px;margin-left:32px;font-size:.75rem' aria-hidden='true'>"
+        f"<div style='height:8px;border-radius:2px;background:linear-gradient(90deg,{stops})'></div>"
+        f"<div style='position:relative;height:1.1em'>{marks}</div></div>"
+    )
 
 
 def waiting_grid(layers: int, heads: int) -> None:

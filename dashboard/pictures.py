@@ -15,6 +15,7 @@ from dashboard.text import _, escape
 from dashboard.tiles import all_heads
 
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+Figure = tuple[str, go.Figure]  # a title and what it stands over
 MOST_ACROSS = 6  # small maps in a row where one layer is shown
 
 
@@ -24,20 +25,26 @@ def view_controls() -> str:
     return state.choose(state.VIEW, _("View"), names)
 
 
-def map_picture(reading: Reading, head: Head, query: int, key: int) -> list[go.Figure]:
+def part(reading: Reading, head: Head) -> AttentionMaps:
+    """Return the map of one head as its picture shows it: the block of the pair that is chosen, or all."""
+    return block(reading.view(head), _block(reading))
+
+
+def _block(reading: Reading) -> Block:
+    return st.session_state[state.BLOCK.key] if reading.maps.is_pair else "all"
+
+
+def map_picture(reading: Reading, head: Head, query: int, key: int) -> list[Figure]:
     """Draw the chosen head's map, or one block of it; a click on a cell chooses its query and key."""
-    one = reading.view(head)
-    name: Block = st.session_state[state.BLOCK.key] if one.is_pair else "all"
-    part = block(one, name)
-    rows, columns = _positions(one, name)
-    figure = head_map(part, query=_index(rows, query), key=_index(columns, key))
+    one = part(reading, head)
+    rows, columns = _positions(reading.view(head), _block(reading))
+    figure = head_map(one, query=_index(rows, query), key=_index(columns, key))
 
     def choose() -> None:
         point = _clicked("attention.map", len(rows) * len(columns))
         if point is not None:
             row, column = divmod(point, len(columns))
-            st.session_state[state.QUERY] = int(reading.places[rows[row]])
-            st.session_state[state.KEY] = int(reading.places[columns[column]])
+            state.choose_link(query=reading.places[rows[row]], key=reading.places[columns[column]])
 
     st.plotly_chart(
         figure,
@@ -45,9 +52,9 @@ def map_picture(reading: Reading, head: Head, query: int, key: int) -> list[go.F
         on_select=choose,
         selection_mode="points",
         config=CHART,
-        alt=_map_alt(part, head),
+        alt=_map_alt(one, head),
     )
-    return [figure]
+    return [(str(head), figure)]
 
 
 def scope_controls(chosen: Head) -> str:
@@ -56,7 +63,7 @@ def scope_controls(chosen: Head) -> str:
     return state.choose(state.SCOPE, _("Heads of"), names)
 
 
-def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[go.Figure]:
+def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
     """Draw every head of the chosen layer, or of the model, as small maps; a click chooses one."""
     tiles = reading.tiles()
     layers, heads = tiles.shape[:2]
@@ -87,7 +94,8 @@ def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[go.Figure]
             count=len(names) * len(names[0]), head=chosen
         ),
     )
-    return [figure]
+    title = _("all heads") if scope == "model" else _("layer {layer}").format(layer=chosen.layer)
+    return [(title, figure)]
 
 
 def _clicked(chart: str, count: int) -> int | None:
@@ -116,30 +124,34 @@ def beside_controls(reading: Reading, head: Head) -> Head:
 
 def say_difference(reading: Reading, head: Head, second: Head) -> None:
     """Say in a sentence where two heads differ most."""
-    first, other = (reading.view(which).weights[0, 0] for which in (head, second))
-    if not first.size:
+    if head == second:
+        st.markdown(_("The second head is the same as the first. Choose another."))
         return
-    query, key = strongest(np.abs(first - other))
-    labels = [clip(label) for label in reading.tokens.labels]
+    first, other = (part(reading, which) for which in (head, second))
+    change = np.abs(first.weights[0, 0] - other.weights[0, 0])
+    if not change.size:
+        return
+    query, key = strongest(change)
+    rows, columns = _positions(reading.view(head), _block(reading))
+    names = reading.names
     st.markdown(
         _("They differ most at **{query}** → **{key}**: {first} has {a:.2f}, {second} has {b:.2f}.").format(
-            query=escape(labels[query]),
-            key=escape(labels[key]),
+            query=escape(names[rows[query]]),
+            key=escape(names[columns[key]]),
             first=head,
             second=second,
-            a=first[query, key],
-            b=other[query, key],
+            a=first.weights[0, 0, query, key],
+            b=other.weights[0, 0, query, key],
         )
     )
 
 
-def beside_picture(reading: Reading, head: Head, second: Head) -> list[go.Figure]:
+def beside_picture(reading: Reading, head: Head, second: Head) -> list[Figure]:
     """Draw two heads and the difference of their maps."""
-    name: Block = st.session_state[state.BLOCK.key] if reading.maps.is_pair else "all"
-    first, other = (block(reading.view(which), name) for which in (head, second))
+    first, other = (part(reading, which) for which in (head, second))
     panels = [
-        (str(head), head_map(first), _map_alt(first, head)),
-        (str(second), head_map(other), _map_alt(other, second)),
+        (str(head), head_map(first, narrow=True), _map_alt(first, head)),
+        (str(second), head_map(other, narrow=True), _map_alt(other, second)),
         (
             f"{head} − {second}",
             difference_map(first, other),
@@ -151,7 +163,7 @@ def beside_picture(reading: Reading, head: Head, second: Head) -> list[go.Figure
             with st.container(width=325, gap="xxsmall"):
                 st.markdown(f"**{title}**")
                 st.plotly_chart(figure, key=f"attention.beside.{i}", config=CHART, alt=alt)
-    return [figure for _title, figure, _alt in panels]
+    return [(title, figure) for title, figure, _alt in panels]
 
 
 def _positions(one: AttentionMaps, name: Block) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +11,7 @@ import streamlit as st
 
 from analysis.maps import AttentionMaps, Floats, Head, Specials, Units, strongest, with_specials
 from analysis.statistics import link
-from analysis.tokens import Ints, Tokens
+from analysis.tokens import Ints, Tokens, clip
 from dashboard import cache, state
 from dashboard.examples import EXAMPLES, Example
 
@@ -35,6 +37,21 @@ class Reading:
     def tokens(self) -> Tokens:
         """The units shown."""
         return self.maps.queries.take(self._shown())
+
+    @property
+    def names(self) -> list[str]:
+        """What each unit is called in a sentence: its label, with its position where others have the same."""
+        labels = self.tokens.labels
+        count = Counter(labels)
+        return [clip(label) + (f" ({i})" if count[label] > 1 else "") for i, label in enumerate(labels)]
+
+    def most_bits(self, head: Head, query: int) -> float:
+        """Return the largest entropy in bits that the row of unit ``query`` could have."""
+        if self.specials == "renormalise":
+            keys = int(self.view(head).key_counts()[0, query])
+        else:
+            keys = int(self.maps.at(head).key_counts()[0, self._shown()[query]])
+        return math.log2(max(keys, 1))
 
     def view(self, head: Head) -> AttentionMaps:
         """Return the map of one head as it is shown."""
@@ -90,10 +107,11 @@ def query_and_key(reading: Reading, head: Head) -> tuple[int, int] | None:
         first = first_link(reading, head, EXAMPLES[number - 1] if number else None)
         query = first[0] if query is None else query
         key = first[1] if key is None else key
-        if st.session_state[state.QUERY] is None:
-            st.session_state[state.QUERY] = int(reading.places[query])
-        if st.session_state[state.KEY] is None:
-            st.session_state[state.KEY] = int(reading.places[key])
+        places = int(reading.places[query]), int(reading.places[key])
+        for name, place in zip((state.QUERY, state.KEY), places, strict=True):
+            if st.session_state[name] is None:
+                st.session_state[name] = place
+        st.session_state[state.FIRST_LINK] = places
     return query, key
 
 

@@ -12,7 +12,7 @@ import streamlit as st
 
 from analysis.messages import HeadroomError
 from dashboard import cache, state
-from dashboard.text import LANGUAGE_KEY, _, browser_language, escape, language, languages, say_markdown
+from dashboard.text import LANGUAGE_KEY, _, escape, language, languages, say_markdown
 
 if TYPE_CHECKING:
     from analysis.models import Model, Readout
@@ -137,6 +137,7 @@ def _other_box(box: str) -> None:
 
 def try_source(key: str) -> bool:
     """Open ``key`` and look at it from now on; where it cannot be opened, say why and stay."""
+    state.acted()
     st.session_state[state.MODEL_ERROR] = None
     st.session_state[state.MODEL_ASKED] = None
     try:
@@ -164,6 +165,7 @@ def _ask(asked: str) -> None:
                 try_source(asked)
                 st.rerun()
             if st.button(_("Stay with the bundled model"), key="model.ask.stay"):
+                state.acted()
                 st.session_state[state.MODEL_ASKED] = None
                 st.rerun()
 
@@ -212,7 +214,3 @@ def _language_switch() -> None:
         on_change=keep,
         required=True,
     )
-    if language() == browser_language():  # what a reload starts from, so the link need not say it
-        st.query_params.pop("lang", None)
-    else:
-        st.query_params["lang"] = language()

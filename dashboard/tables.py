@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
@@ -10,14 +12,17 @@ from dashboard.reading import Reading
 from dashboard.text import _
 
 
-def attention_tables(reading: Reading, head: Head) -> None:
-    """Draw a closed box with the chosen head's map and the list of all heads as tables."""
+def attention_tables(reading: Reading, shown: Sequence[AttentionMaps]) -> None:
+    """Draw a closed box with the maps that are shown, one head each, and the list of all heads as tables."""
     box = st.expander(_("Numbers as a table"), key="attention.table", on_change="rerun")
     if not box.open:
         return
     with box:
-        st.markdown(_("**{head}**: weight from each query (row) to each key (column)").format(head=head))
-        st.dataframe(map_table(reading.view(head)), width="stretch")
+        for one in shown:
+            st.markdown(
+                _("**{head}**: weight from each query (row) to each key (column)").format(head=one.first)
+            )
+            st.dataframe(map_table(one), width="stretch")
         st.markdown(_("All heads of the model on this text"))
         st.dataframe(heads_table(reading), hide_index=True, width="stretch")
 

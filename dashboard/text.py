@@ -9,6 +9,7 @@ from __future__ import annotations
 import gettext
 import io
 import re
+import unicodedata
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from analysis.messages import Message
 LOCALE = Path(__file__).parent / "locale"
 DEFAULT = "en"
 LANGUAGE_KEY = "language"
+TURNING = {"R", "AL", "AN", "RLE", "LRE", "RLO", "LRO", "PDF", "RLI", "LRI", "FSI", "PDI"}
 
 
 def languages() -> list[str]:
@@ -64,7 +66,14 @@ def _catalogue(name: str) -> gettext.NullTranslations:
 
 def escape(text: str) -> str:
     """Return ``text`` so that Markdown shows it literally, whatever signs it holds."""
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", isolate(text))
+
+
+def isolate(text: str) -> str:
+    """Return ``text`` so that letters or controls written from right to left turn nothing around it."""
+    if all(unicodedata.bidirectional(char) not in TURNING for char in text):
+        return text
+    return f"\u2068{text}\u2069"
 
 
 def say_markdown(message: Message) -> str:

@@ -406,3 +406,49 @@ def test_opening_twice_gives_models_that_share_nothing(saved):
     one, other = (open_model(str(saved())) for _ in range(2))
     assert one is not other
     assert one.tokenizing is not other.tokenizing
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"architectures": 5}, "cannot be read"),
+        ({"architectures": [5]}, None),
+        ({"architectures": "BertModel"}, None),
+        ({"pruned_heads": True}, "cannot be read"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers 0"),
+        ({"num_attention_heads": 0}, "num_attention_heads 0"),
+        ({"model_type": None}, "names no model_type"),
+    ],
+)
+def test_a_config_that_holds_anything_is_read_or_refused_in_one_line(tmp_path, change, said):
+    folder = tiny.save_tiny(tmp_path / "odd")
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | change
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    if said is None:
+        assert open_model(str(folder)).geometry.layers > 0
+        return
+    with pytest.raises(ModelError, match=said) as caught:
+        open_model(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_config_nested_too_deep_is_refused(tmp_path):
+    folder = tiny.save_tiny(tmp_path / "deep")
+    (folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        open_model(str(folder))
+
+
+def test_weights_of_layers_that_the_config_does_not_name_are_told(tmp_path):
+    folder = tiny.save_tiny(tmp_path / "short", num_hidden_layers=4)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 2}))
+    model = open_model(str(folder))
+    assert model.geometry.layers == 2
+    assert "weights of layers that its config does not name" in str(model.notes[0])
+
+
+def test_an_address_is_no_model():
+    with pytest.raises(ModelError, match="is an address"):
+        open_model("https://example.org/owner/name")

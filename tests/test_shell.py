@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import analysis.__main__ as shell
@@ -137,3 +138,38 @@ def test_as_a_program():
     failed = subprocess.run([*run, TEXT, "--colour"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr == "error: No such option: --colour\n"
+
+
+def test_statistics_of_a_file(tmp_path, monkeypatch, capsys):
+    texts, out = tmp_path / "texts.txt", tmp_path / "heads.csv"
+    texts.write_text("The cat sat on the mat.\n\nA dog barked at it.\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["analysis", "statistics", str(texts), "--out", str(out)])
+    assert shell.main() == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 73
+    assert "2 of 2 texts" in printed.err
+    table = pd.read_csv(out)
+    assert len(table) == 72
+    assert {"layer", "head", "entropy", "entropy_low", "entropy_high", "confidence", "role"} <= set(
+        table.columns
+    )
+    assert table.loc[2, "role"] == "previous"
+    bound = table.dropna(subset=["entropy_low"])
+    assert (bound["entropy_low"] <= bound["entropy"] + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing.txt"], "There is no file nothing.txt"),
+        (["nothing.txt", "--specials", "drop"], "not drop: choose keep, hide or renormalise"),
+        (["nothing.txt", "--out", "x.json"], "x.json ends in none of the forms"),
+    ],
+)
+def test_statistics_refuse_in_one_line(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr(sys, "argv", ["analysis", "statistics", *arguments])
+    assert shell.main() == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert len(printed.err.strip().splitlines()) == 1

@@ -132,19 +132,20 @@ def test_a_link_over_all_heads():
 
 
 @pytest.mark.parametrize(
-    ("step", "words"), [(-1, "the previous word"), (1, "the next word"), (0, "the word itself")]
+    ("step", "words", "count"),
+    [(-1, "the previous word", 8), (1, "the next word", 8), (0, "the word itself", 9)],
 )
-def test_a_head_that_looks_at_one_offset_is_named(step, words):
+def test_a_head_that_looks_at_one_offset_is_named(step, words, count):
     targets = np.clip(np.arange(11) + step, 0, 10)
-    assert said(planted(pointing(targets))) == f"looks at {words} for 9 of 9 words"
+    assert said(planted(pointing(targets))) == f"looks at {words} for {count} of {count} words"
     targets[[2, 4]] = 8 if step < 1 else 7
-    assert said(planted(pointing(targets))) == f"looks at {words} for 7 of 9 words"
+    assert said(planted(pointing(targets))) == f"looks at {words} for {count - 2} of {count} words"
 
 
 def test_special_tokens_have_no_vote():
     targets = np.arange(11) - 1
     targets[[0, -1]] = 5
-    assert said(planted(pointing(targets))) == "looks at the previous word for 9 of 9 words"
+    assert said(planted(pointing(targets))) == "looks at the previous word for 8 of 8 words"
 
 
 def test_a_head_that_rests_on_the_first_token_is_named_with_its_strongest_link():
@@ -185,8 +186,8 @@ def test_the_bundled_models_heads_are_named(bundled):
     from analysis.capture import capture
 
     maps = capture(bundled, "The animal didn't cross the street because it was too tired.")
-    n = len(maps.queries) - 2
-    assert str(describe(maps, Head(0, 2))) == f"looks at the previous word for {n} of {n} words"
+    # Fourteen pieces: two are punctuation, and the first has no word before it.
+    assert str(describe(maps, Head(0, 2))) == "looks at the previous word for 11 of 11 words"
 
 
 def test_specials_in_the_entropy_by_hand():
@@ -224,3 +225,13 @@ def test_a_link_is_a_share_of_what_is_left():
     assert link(maps, 1, 2)[0, 0] == np.float32(0.3)
     assert link(maps, 1, 2, specials="hide")[0, 0] == np.float32(0.3)
     assert link(maps, 1, 2, specials="renormalise")[0, 0] == pytest.approx(0.75, abs=1e-6)
+
+
+def test_beside_a_special_token_is_no_word():
+    # One word that looks at [CLS] before it, and at [SEP] after it: neither is a word beside it.
+    tokens = tokens_of([["[CLS]"], ["unbelievable"], ["[SEP]"]], [-1, 0, -1])
+    for target in (0, 2):
+        weights = np.zeros((1, 1, 3, 3), dtype=np.float32)
+        weights[..., target] = 1
+        maps = AttentionMaps(queries=tokens, keys=tokens, weights=weights, source="test")
+        assert "word" not in str(describe(maps, Head(0, 0))).split(";")[0].replace("words", "")

@@ -221,3 +221,11 @@ def test_taken_tokens_are_numbered_anew(readers):
     assert taken.labels == ("##bel", "##ievable", "##s", "sat")
     assert taken.word.tolist() == [0, 0, 1, 2]
     assert len(tokens.take(np.array([], dtype=np.int64)).as_words()) == 0
+
+
+def test_accents_and_joiners_stay_with_their_letter(bundled):
+    from analysis.capture import capture
+
+    for text in ("e\u0301" * 3, "z\u0351\u036b\u0343", "cafe\u0301", "\N{MAN}\u200d\N{WOMAN}"):
+        tokens = capture(bundled, f"{text} x").queries.as_words()
+        assert tokens.labels == ("[CLS]", text, "x", "[SEP]")

@@ -10,17 +10,21 @@ from analysis.statistics import describe, row_entropy
 from analysis.tokens import clip
 from dashboard import downloads, inputs, panels, pictures, sidebar, state, tables
 from dashboard.reading import Reading, query_and_key, read
-from dashboard.text import _, escape, language, say_markdown
+from dashboard.text import _, escape, isolate, language, say_markdown
 
 LINK = (*(choice.key for choice in state.CHOICES), *state.NUMBERS)
 
 
-def finish() -> None:
+def finish(head: Head | None = None) -> None:
     """Write what the page shows into its link: an example by its number, never a sentence of one's own."""
     shipped = st.session_state[state.EXAMPLE]
-    extra = {state.MODEL: sidebar.link_name()}
+    extra: dict[str, object] = {state.MODEL: sidebar.link_name()}
+    if head is not None and st.session_state[state.LAYER] is not None:
+        extra |= {state.LAYER: head.layer, state.HEAD: head.index}
     if shipped is not None:
-        extra |= {name: st.session_state[name] for name in (state.QUERY, state.KEY)}
+        first = st.session_state[state.FIRST_LINK]
+        for name, place in zip((state.QUERY, state.KEY), first, strict=True):
+            extra[name] = st.session_state[name] if st.session_state[name] != place else None
         extra[state.EXAMPLE] = shipped if shipped != 1 else None
     state.write_link(LINK, extra)
 
@@ -33,9 +37,13 @@ def open_reading() -> Reading:
             panels.waiting_grid(6, 12)
     sidebar.open_model()
     slot.empty()
+    pair = st.session_state[state.PAIR]
+    if pair is not None and not pair.strip():
+        st.caption(_("Type the second sentence, and the two are read together."))
+        pair = None
     choices = [st.session_state[choice.key] for choice in (state.UNITS, state.SPECIALS)]
     try:
-        return read(sidebar.model_key(), st.session_state[state.TEXT], st.session_state[state.PAIR], *choices)
+        return read(sidebar.model_key(), st.session_state[state.TEXT], pair, *choices)
     except HeadroomError as error:
         st.info(say_markdown(error.message))
         finish()
@@ -44,39 +52,37 @@ def open_reading() -> Reading:
 
 def choose_query(reading: Reading, unit: int) -> None:
     """Make the word at ``unit`` the query."""
-    st.session_state[state.QUERY] = int(reading.places[unit])
+    state.choose_link(query=reading.places[unit])
 
 
 def readout(reading: Reading, head: Head, query: int) -> None:
     """Say where the query looks most, and how spread its look is."""
     one = reading.view(head)
     row = one.weights[0, 0, query]
-    labels = [clip(label) for label in reading.tokens.labels]
-    bits, share = (
-        float(table[0, 0, query]) for table in row_entropy(reading.maps.at(head), reading.specials)
-    )
-    most = bits / share if share else 0.0
+    names = reading.names
+    bits = float(row_entropy(reading.maps.at(head), reading.specials)[0][0, 0, query])
+    most = reading.most_bits(head, query)
     top = int(row.argmax())
     st.markdown(
         _(
             "query **{query}** · looks most at **{key}** {weight:.2f} · entropy {bits:.2f} of {most:.2f} bits"
-        ).format(query=escape(labels[query]), key=escape(labels[top]), weight=row[top], bits=bits, most=most)
+        ).format(query=escape(names[query]), key=escape(names[top]), weight=row[top], bits=bits, most=most)
     )
 
 
 def key_box(reading: Reading, key: int) -> None:
     """Draw the box that chooses the key whose link colours the grid."""
-    labels = [clip(label) for label in reading.tokens.labels]
+    labels = reading.tokens.labels
     box = f"key.box.{language()}"
     st.session_state[box] = key
 
     def keep() -> None:
-        st.session_state[state.KEY] = int(reading.places[st.session_state[box]])
+        state.choose_link(key=reading.places[st.session_state[box]])
 
     st.selectbox(
         _("Key (looked at)"),
         range(len(labels)),
-        format_func=lambda i: f"{i} {labels[i]}",
+        format_func=lambda i: f"{i} {isolate(clip(labels[i]))}",
         key=box,
         on_change=keep,
         width=140,
@@ -97,19 +103,19 @@ def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
         )
         if colour == "link":
             key_box(reading, key)
-    labels = [clip(label) for label in reading.tokens.labels]
+    names = reading.names
     if colour == "link":
         values = reading.links(query, key)
         best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
         st.markdown(
             _("Which head links **{query}** to **{key}**? Most: **{best}** {weight:.2f}").format(
-                query=escape(labels[query]),
-                key=escape(labels[key]),
+                query=escape(names[query]),
+                key=escape(names[key]),
                 best=best,
                 weight=values[best.layer, best.index],
             )
         )
-        meaning = _("weight of “{query}” on “{key}”").format(query=labels[query], key=labels[key])
+        meaning = _("weight of “{query}” on “{key}”").format(query=names[query], key=names[key])
         note = _("Colour: the weight of this one link in every head, 0 to 1, by its square root.")
     else:
         values = reading.entropies()[1]
@@ -167,7 +173,10 @@ with st.container(horizontal=True, gap="large"):
             pictures.say_difference(reading, head, second)
 if view == "beside":
     figures = pictures.beside_picture(reading, head, second)
+shown = [
+    pictures.part(reading, which) for which in dict.fromkeys([head, second] if view == "beside" else [head])
+]
 with st.container(horizontal=True):
-    tables.attention_tables(reading, head)
-    downloads.attention_menu(one, reading.maps, head, figures)
-finish()
+    tables.attention_tables(reading, shown)
+    downloads.attention_menu(shown, reading.maps, figures)
+finish(head)

@@ -16,6 +16,7 @@ ATTENTION_PAGE = "views/attention.py"
 
 def go_to(layer: int, head: int) -> None:
     """Choose a head and go on to the Attention page after this run's start."""
+    state.take_example(1)
     state.choose_head(layer, head)
     st.session_state["home.go"] = True
 
@@ -23,7 +24,7 @@ def go_to(layer: int, head: int) -> None:
 if st.session_state.pop("home.go", False):
     st.switch_page(ATTENTION_PAGE)
 
-panels.title("Headroom", _("What does each attention head do, and how many can the model do without?"))
+panels.title("Headroom", _("What does each attention head of a real model do?"))
 example = EXAMPLES[0]
 slot = st.empty()
 if not sidebar.is_ready():

@@ -54,7 +54,7 @@ def test_a_newcomer_sees_which_head_links_it_to_animal(tabs):
 def test_home_leads_to_a_head_of_the_attention_page(tabs):
     tab = tabs("").shows("Most of all L3·H1")
     cell(tab, 0, 2).click()
-    tab.shows("L0·H2 looks at the previous word for 11 of 12 words")
+    tab.shows("L0·H2 looks at the previous word for 9 of 10 words")
     tab.page.wait_for_url(re.compile(r"layer=0.*head=2|head=2.*layer=0"))
 
 
@@ -73,6 +73,22 @@ def test_a_click_and_the_arrow_keys_choose_a_head_and_a_reload_keeps_it(tabs):
     tab.page.reload()
     tab.settled().shows("L1·H3 ")
     assert cell(tab, 1, 3).get_attribute("aria-selected") == "true"
+
+
+def test_back_undoes_choices_and_then_leaves_the_page(tabs):
+    tab = tabs("").shows("Most of all L3·H1")
+    tab.page.get_by_role("link", name="Attention").click()
+    tab.shows("L3·H1 rests on").settled()
+    for layer, head in ((0, 2), (1, 8)):
+        cell(tab, layer, head).click()
+        tab.shows(f"L{layer}·H{head} looks at").settled()
+        tab.page.wait_for_url(re.compile(f"layer={layer}"))
+    tab.page.go_back()
+    tab.shows("L0·H2 looks at").settled()
+    tab.page.go_back()
+    tab.shows("L3·H1 rests on").settled()
+    tab.page.go_back()
+    tab.shows("Most of all L3·H1")
 
 
 def test_a_word_becomes_the_query(tabs):
@@ -181,7 +197,7 @@ def test_an_export_opens_without_a_network(browser, bundled, tmp_path):
     from analysis.maps import Head
 
     page_file = tmp_path / "map.html"
-    page_file.write_bytes(to_html([head_map(maps.at(Head(0, 2)))], "a <model> L0·H2"))
+    page_file.write_bytes(to_html([("L0·H2", head_map(maps.at(Head(0, 2))))], "a <model> L0·H2"))
     context = browser.new_context(offline=True)
     page = context.new_page()
     asked = []

@@ -162,7 +162,7 @@ def test_home_follows_the_model():
 
 def test_arrival_shows_the_head_that_links_it_to_animal(bundled):
     at = open_page()
-    assert "**L3·H1** rests on [CLS] for 7 of 12 words" in said(at)
+    assert "**L3·H1** rests on [CLS] for 7 of 11 words" in said(at)
     assert "Which head links **it** to **animal**? Most: **L3·H1** 0.68" in said(at)
     assert "query **it** · looks most at **animal** 0.68" in said(at)
     assert "6 × 12 heads, 22.7 M parameters" in said(at)
@@ -198,7 +198,8 @@ def test_every_example_shows_its_words_and_its_link(number, bundled):
 def test_a_second_sentence_comes_and_goes(bundled):
     at = open_page()
     ran(at.button(key="pair.add").click().run())
-    assert "second sentence of the pair is empty" in at.info[0].value
+    assert "Type the second sentence" in at.caption[0].value
+    assert shown_words(at)[0] == "[CLS]"  # meanwhile the first is read alone
     ran(at.text_input(key="pair.box").set_value("It slept.").run())
     assert len(at.info) == 0
     maps = in_units(capture(bundled, EXAMPLES[0].text, "It slept."), "words")
@@ -309,10 +310,10 @@ def test_a_click_on_the_map_chooses_query_and_key(click):
 def test_a_click_on_a_block_without_specials_chooses_the_same_words(click):
     at = put(open_page(example="5"), specials="hide", block="BA")
     click(at, "attention.map", 0 * 6 + 5)  # the first word of B, the sixth of A
-    assert "Which head links **A** to **guitar**?" in said(at)
+    assert "Which head links **A (7)** to **guitar**?" in said(at)
     assert sent(at, "words")["chosen"] == 7
     put(at, specials="keep", units="pieces")
-    assert "Which head links **A** to **guitar**?" in said(at)
+    assert "Which head links **A (9)** to **guitar**?" in said(at)
 
 
 @pytest.mark.parametrize(("scope", "point", "name"), [("layer", 7, "L3·H7"), ("model", 25, "L2·H1")])

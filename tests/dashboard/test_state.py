@@ -21,10 +21,24 @@ from tests.tiny import save_tiny
 NAMES = tuple(choice.key for choice in state.CHOICES)
 
 
+class Link(dict):
+    """The parameters of a link, as Streamlit keeps them; counts how often it was written."""
+
+    writes = 0
+
+    def to_dict(self):
+        return dict(self)
+
+    def from_dict(self, values):
+        self.writes += 1
+        self.clear()
+        self.update(values)
+
+
 @pytest.fixture
 def session(monkeypatch):
     """A session without Streamlit: its keys and its link."""
-    fake = SimpleNamespace(session_state={}, query_params={})
+    fake = SimpleNamespace(session_state={}, query_params=Link())
     monkeypatch.setattr(state, "st", fake)
     monkeypatch.setattr(reading_module, "st", fake)
     return fake
@@ -34,7 +48,7 @@ def session(monkeypatch):
 
 
 def test_a_session_starts_with_the_first_example(session):
-    state.start()
+    state.start("attention")
     keys = session.session_state
     assert (keys["text"], keys["pair"], keys["example"]) == (EXAMPLES[0].text, None, 1)
     assert (keys["query"], keys["key"]) == (None, None)
@@ -42,20 +56,58 @@ def test_a_session_starts_with_the_first_example(session):
     assert session.query_params == {}
 
 
-def test_a_session_starts_once(session):
-    state.start()
+def kept(session):
+    """Return what a session remembers, without the notes it keeps about its link."""
+    notes = (state.ACTED, state.PAGE, state.WRITTEN)
+    return {key: value for key, value in session.session_state.items() if key not in notes}
+
+
+def test_a_late_link_does_not_undo_a_choice(session):
+    state.start("attention")
+    state.write_link(NAMES)
+    state.choose_head(2, 5)  # the browser still shows the link from before
+    before = kept(session)
+    state.start("attention")
+    assert kept(session) == before
+
+
+def test_back_undoes_a_choice_and_a_change_of_page_does_not(session):
+    state.start("attention")
+    state.choose_head(2, 5)
+    state.start("attention")
+    state.write_link([*NAMES, *state.NUMBERS])
+    first = session.query_params.to_dict()
+    state.choose_head(4, 4)
+    state.start("attention")
+    state.write_link([*NAMES, *state.NUMBERS])
+    session.query_params.from_dict(first)  # Back
+    state.start("attention")
+    assert state.chosen_head(6, 12) == Head(2, 5)
+    state.write_link([*NAMES, *state.NUMBERS])
+    writes = session.query_params.writes
+    state.start("attention")
+    state.write_link([*NAMES, *state.NUMBERS])
+    assert session.query_params.writes == writes  # and writes no new step
+    session.query_params.from_dict({})  # as Streamlit does when another page is opened
+    state.start("")
+    assert state.chosen_head(6, 12) == Head(2, 5)
+
+
+def test_back_never_throws_a_text_of_ones_own_away(session):
+    state.start("attention")
     state.take_text("mine", "and mine")
-    session.session_state["view"] = "beside"
-    session.query_params |= {"example": "3", "view": "heads", "layer": "4"}
-    before = dict(session.session_state)
-    state.start()
-    assert session.session_state == before
+    state.start("attention")
+    state.write_link(NAMES)
+    session.query_params.from_dict({"view": "heads"})
+    state.start("attention")
+    assert (session.session_state["text"], session.session_state["pair"]) == ("mine", "and mine")
+    assert session.session_state["view"] == "heads"
 
 
 @pytest.mark.parametrize("number", range(1, len(EXAMPLES) + 1))
 def test_a_link_names_an_example_by_its_number(session, number):
     session.query_params["example"] = str(number)
-    state.start()
+    state.start("attention")
     assert session.session_state["text"] == EXAMPLES[number - 1].text
     assert session.session_state["pair"] == EXAMPLES[number - 1].pair
     assert session.session_state["example"] == number
@@ -68,7 +120,7 @@ def test_a_number_that_is_none_is_ignored(session, text):
         "query": text if text not in ("0", "8") else "-2",
         "layer": text,
     }
-    state.start()
+    state.start("attention")
     assert session.session_state["example"] == 1
     assert session.session_state["query"] is None
 
@@ -80,7 +132,7 @@ def test_the_examples_are_worth_their_link():
 
 
 def test_a_new_text_forgets_the_example_and_the_places(session):
-    state.start()
+    state.start("attention")
     session.session_state |= {"query": 3, "key": 4, "layer": 2, "view": "heads"}
     state.take_text("mine", "too")
     keys = session.session_state
@@ -107,7 +159,7 @@ def test_a_new_text_forgets_the_example_and_the_places(session):
     ("layers", "heads", "expected"), [(6, 12, (4, 9)), (3, 12, (2, 9)), (24, 4, (4, 3)), (1, 1, (0, 0))]
 )
 def test_the_chosen_head_stays_within_the_model(session, layers, heads, expected):
-    state.start()
+    state.start("attention")
     state.choose_head(4, 9)
     assert state.chosen_head(layers, heads) == Head(*expected)
     assert state.chosen_head(24, 16) == Head(4, 9)  # a smaller model in between does not move it
@@ -115,13 +167,13 @@ def test_the_chosen_head_stays_within_the_model(session, layers, heads, expected
 
 @pytest.mark.parametrize(("layers", "heads"), [(6, 12), (2, 2), (1, 1), (24, 16)])
 def test_the_head_of_arrival_exists_in_every_model(session, layers, heads):
-    state.start()
+    state.start("attention")
     head = state.chosen_head(layers, heads)
     assert head == Head(min(3, layers - 1), min(1, heads - 1))
 
 
 def test_head_zero_is_a_choice(session):
-    state.start()
+    state.start("attention")
     state.choose_head(0, 0)
     assert state.chosen_head(6, 12) == Head(0, 0)
 
@@ -130,7 +182,7 @@ def test_head_zero_is_a_choice(session):
 
 
 def test_defaults_leave_the_link(session):
-    state.start()
+    state.start("attention")
     state.write_link(NAMES)
     assert session.query_params == {}
     session.session_state["view"] = "beside"
@@ -142,26 +194,25 @@ def test_defaults_leave_the_link(session):
 
 
 def test_a_link_carries_every_choice_and_nothing_stale(session):
-    state.start()
+    state.start("attention")
     for choice in state.CHOICES:
         session.session_state[choice.key] = choice.options[-1]
-    session.query_params |= {"example": "3", "query": "4", "model": "toy", "lang": "id"}
+    session.query_params |= {"example": "3", "query": "4", "model": "toy"}
     state.write_link(NAMES, {"model": "x", "example": None})
     assert session.query_params == {choice.key: choice.options[-1] for choice in state.CHOICES} | {
         "model": "x",
-        "lang": "id",
     }
     state.write_link([])
-    assert session.query_params == {"lang": "id"}
+    assert session.query_params == {}
 
 
 def test_a_link_carries_the_head_also_where_it_is_zero(session):
-    state.start()
+    state.start("attention")
     state.choose_head(0, 0)
     state.write_link([*NAMES, *state.NUMBERS])
     assert session.query_params == {"layer": "0", "head": "0"}
     session.session_state.clear()
-    state.start()
+    state.start("attention")
     assert state.chosen_head(6, 12) == Head(0, 0)
 
 
@@ -169,31 +220,22 @@ def test_a_link_carries_the_head_also_where_it_is_zero(session):
 @settings(max_examples=40)
 def test_a_link_never_carries_a_text(text, pair):
     with pytest.MonkeyPatch.context() as patch:
-        fake = SimpleNamespace(session_state={}, query_params={})
+        fake = SimpleNamespace(session_state={}, query_params=Link())
         patch.setattr(state, "st", fake)
-        state.start()
+        state.start("attention")
         state.take_text(text, pair)
         state.write_link([*NAMES, *state.NUMBERS])
         assert fake.query_params == {}
 
 
-def test_the_link_is_not_written_twice(session):
-    """Each write of a parameter is a message to the browser, and a step of its history."""
-
-    class Counting(dict):
-        writes = 0
-
-        def __setitem__(self, name, value):
-            Counting.writes += 1
-            super().__setitem__(name, value)
-
-    session.query_params = Counting()
-    state.start()
+def test_the_link_is_written_once_for_all_choices(session):
+    """Each write is a message to the browser, and a step of its history."""
+    state.start("attention")
     session.session_state["view"] = "heads"
     state.write_link(NAMES, {"query": 3})
-    assert Counting.writes == 2
+    assert session.query_params.writes == 1
     state.write_link(NAMES, {"query": 3})
-    assert Counting.writes == 2
+    assert session.query_params.writes == 1
 
 
 # The names of sources
@@ -379,7 +421,7 @@ def test_the_toy_is_read_the_same_way():
 
 
 def test_the_example_says_where_to_look_first(session):
-    state.start()
+    state.start("attention")
     found = read("bundled", EXAMPLES[0].text, None, "words", "keep")
     query, key = query_and_key(found, Head(0, 0))
     assert (found.tokens.labels[query], found.tokens.labels[key]) == ("it", "animal")
@@ -388,7 +430,7 @@ def test_the_example_says_where_to_look_first(session):
 
 
 def test_a_pair_is_looked_at_across_its_sentences(session):
-    state.start()
+    state.start("attention")
     state.take_example(5)
     found = read("bundled", EXAMPLES[4].text, EXAMPLES[4].pair, "words", "keep")
     query, key = query_and_key(found, Head(0, 0))
@@ -396,7 +438,7 @@ def test_a_pair_is_looked_at_across_its_sentences(session):
 
 
 def test_an_own_text_starts_with_the_strongest_link_of_its_words(session):
-    state.start()
+    state.start("attention")
     state.take_text("the cat sat", None)
     found = read("bundled", "the cat sat", None, "words", "keep")
     query, key = query_and_key(found, Head(2, 3))
@@ -405,7 +447,7 @@ def test_an_own_text_starts_with_the_strongest_link_of_its_words(session):
 
 
 def test_a_place_survives_other_units_and_hidden_specials(session):
-    state.start()
+    state.start("attention")
     state.take_text("unaffable cats", None)
     pieces = read("bundled", "unaffable cats", None, "pieces", "keep")
     last = pieces.tokens.labels.index("cats")
@@ -423,7 +465,7 @@ def test_a_place_survives_other_units_and_hidden_specials(session):
 
 
 def test_a_hidden_place_is_not_forgotten(session):
-    state.start()
+    state.start("attention")
     session.session_state |= {"query": 0, "key": 0}
     hidden = read("bundled", EXAMPLES[0].text, None, "words", "hide")
     query, _ = query_and_key(hidden, Head(0, 0))
@@ -434,7 +476,7 @@ def test_a_hidden_place_is_not_forgotten(session):
 
 
 def test_no_unit_no_query(session):
-    state.start()
+    state.start("attention")
     assert query_and_key(read("bundled", "[SEP]", None, "words", "hide"), Head(0, 0)) is None
 
 

@@ -1,0 +1,84 @@
+"""Texts from files: the forms, and one sentence for each that cannot be read."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from analysis.texts import FileError, read_texts, sample
+
+PAIRS = [("A cat, asleep.", 'It "purrs".'), ("Seekor kucing.", "Ia tidur.")]
+
+
+@pytest.fixture(params=[".csv", ".tsv", ".jsonl", ".parquet"])
+def table(request, tmp_path):
+    path = tmp_path / f"texts{request.param}"
+    frame = pd.DataFrame([*PAIRS, ("", "no first"), ("no second", None)], columns=["left", "right"])
+    if request.param == ".csv":
+        frame.to_csv(path, index=False)
+    elif request.param == ".tsv":
+        rows = frame.fillna("").itertuples(index=False)
+        path.write_text("left\tright\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    elif request.param == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_parquet(path)
+    return path
+
+
+def test_columns_of_every_form(table):
+    assert read_texts(str(table), ["left", "right"]) == PAIRS
+    assert read_texts(str(table), ["left"]) == [*(left for left, _ in PAIRS), "no second"]
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(table):
+    with pytest.raises(FileError, match=r"has the columns left, right; middle is not among them"):
+        read_texts(str(table), ["middle"])
+    with pytest.raises(FileError, match=r"none was named"):
+        read_texts(str(table))
+
+
+def test_columns_by_number_have_no_header(tmp_path):
+    path = tmp_path / "plain.tsv"
+    path.write_text('one\t0\ntwo "quoted\t1\n', encoding="utf-8")
+    assert read_texts(str(path), ["0"]) == ["one", 'two "quoted']
+
+
+def test_lines(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("One.\n\n  Two.  \r\nThree", encoding="utf-8")
+    assert read_texts(str(path)) == ["One.", "Two.", "Three"]
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "empty.csv", "empty.jsonl"])
+def test_an_empty_file_is_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_text("")
+    with pytest.raises(FileError, match=r"holds no texts|has the columns|cannot be read"):
+        read_texts(str(path), ["text"] if name != "empty.txt" else [])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.parquet", "a.jsonl"])
+def test_a_binary_file_is_refused_in_one_line(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\xff\xfe" * 20)
+    with pytest.raises(FileError) as caught:
+        read_texts(str(path), ["text"] if name != "a.txt" else [])
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file_and_too_many_columns(tmp_path):
+    with pytest.raises(FileError, match="There is no file"):
+        read_texts(str(tmp_path / "nothing.csv"), ["text"])
+    with pytest.raises(FileError, match="3 columns are named"):
+        read_texts(str(tmp_path), ["a", "b", "c"])
+
+
+def test_the_samples_that_ship():
+    english, indonesian = sample("en"), sample("id")
+    assert (len(english), len(indonesian)) == (200, 60)
+    assert sum(isinstance(text, tuple) for text in english) >= 30
+    assert all(
+        part.strip() for text in english + indonesian for part in ([text] if isinstance(text, str) else text)
+    )
