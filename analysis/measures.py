@@ -74,22 +74,26 @@ class Rows:
         )
 
 
+# These are sums of weights over some pairs of tokens, so one matrix product gives them all.
+LINEAR = (
+    "self", "previous", "next", "cls", "sep", "other_special", "punctuation", "same_word", "distance",
+    "block_aa", "block_ab", "block_ba", "block_bb",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What the measures of a batch need beside its weights, prepared once for all layers.
 
     order: where each token kept stood, or None where all are; real: which tokens of a row are keys
     defined: for each measure the queries for which it is defined
-    equal: other places of the same token; steps: distances in tokens
+    pairs: for each measure of `LINEAR` how much each pair of query and key counts
     """
 
     order: Int[Tensor, "batch kept"] | None
     real: Bool[Tensor, "batch token"]
-    kinds: Float[Tensor, "batch 1 token kind"]
-    equal: Float[Tensor, "batch 1 token token"]
-    steps: Float[Tensor, "token token"]
-    places: Int[Tensor, " token"]
     defined: Float[Tensor, "batch measure token"]
+    pairs: Float[Tensor, "batch pair linear"]
 
     @property
     def counts(self) -> Float[Tensor, "batch measure"]:
@@ -107,19 +111,32 @@ def plan(rows: Rows, specials: Specials) -> Plan:
     if specials == "renormalise":
         rows, order = rows.without_specials()
     queries = rows.real & ~rows.special if specials == "hide" else rows.real
-    n = rows.real.shape[1]
-    places = torch.arange(n, device=rows.real.device)
+    places = torch.arange(rows.real.shape[1], device=rows.real.device)
+    steps = places[None, :] - places[:, None]  # [query, key]
     equal = (rows.ids[:, :, None] == rows.ids[:, None, :]) & rows.real[:, None, :] & ~rows.special[:, None, :]
-    equal = equal & (places[:, None] != places[None, :])
-    return Plan(
-        order=order,
-        real=rows.real,
-        kinds=rows.kinds[:, None],
-        equal=equal[:, None].to(rows.kinds.dtype),
-        steps=(places[:, None] - places[None, :]).abs().to(rows.kinds.dtype),
-        places=places,
-        defined=_defined(rows, queries, equal.any(-1)).to(rows.kinds.dtype),
-    )
+    equal = equal & (steps != 0)
+    defined = _defined(rows, queries, equal.any(-1)).to(rows.kinds.dtype)
+    return Plan(order, rows.real, defined, _pairs(rows, steps, equal, defined))
+
+
+def _pairs(rows: Rows, steps: Tensor, equal: Tensor, defined: Tensor) -> Tensor:
+    """Return [batch, pair, linear] how much each pair counts, pairs running key by key within each query."""
+    kind = {name: rows.kinds[:, None, :, i] for i, name in enumerate(KINDS)}  # [batch, 1, key]
+    patterns = {
+        "self": steps == 0,
+        "previous": steps == -1,
+        "next": steps == 1,
+        **{name: kind[name] for name in KINDS[:4]},
+        "same_word": equal,
+        "distance": steps.abs(),
+        "block_aa": kind["a"],
+        "block_ab": kind["b"],
+        "block_ba": kind["a"],
+        "block_bb": kind["b"],
+    }
+    names = list(MEASURES)
+    counted = [patterns[name] * defined[:, names.index(name), :, None] for name in LINEAR]
+    return torch.stack(counted, dim=-1).flatten(1, 2)
 
 
 def _defined(rows: Rows, queries: Tensor, has_equal: Tensor) -> Bool[Tensor, "batch measure token"]:
@@ -156,10 +173,11 @@ def measure(
         weights = _gathered(weights, plan.order) * plan.real[:, None, None, :]
         weights = weights / weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
         mask = None if mask is None else _gathered(mask, plan.order)
-    values = torch.stack(
-        list(_per_query(weights, mask, plan).values()), dim=1
-    )  # [batch, measure, head, query]
-    return (values @ plan.defined[..., None]).squeeze(-1)
+    sums = dict(zip(LINEAR, (weights.flatten(2) @ plan.pairs).unbind(-1), strict=True))
+    for name, value in _by_row(weights, mask, plan).items():  # [batch, head, query]
+        where = plan.defined[:, list(MEASURES).index(name), :, None]
+        sums[name] = (value @ where).squeeze(-1)
+    return torch.stack([sums[name] for name in MEASURES], dim=1)
 
 
 def _gathered(table: Tensor, order: Tensor) -> Tensor:
@@ -169,39 +187,22 @@ def _gathered(table: Tensor, order: Tensor) -> Tensor:
     return table.gather(3, order[:, None, None, :].expand(-1, heads, n, -1))
 
 
-def _per_query(weights: Tensor, mask: Tensor | None, plan: Plan) -> dict[str, Tensor]:
-    """Return every measure for every query, [batch, head, query], in the order of `MEASURES`."""
+def _by_row(weights: Tensor, mask: Tensor | None, plan: Plan) -> dict[str, Tensor]:
+    """Return the measures that need a row as a whole, [batch, head, query]."""
     bits = torch.special.entr(weights).sum(-1) / math.log(2)
     allowed = plan.real[:, None, None, :] if mask is None else mask & plan.real[:, None, None, :]
     most = torch.log2(allowed.sum(-1).clamp_min(1).to(bits.dtype))  # [batch, 1, query]
     top, at = weights.max(-1)
-    offset = at - plan.places
-    kinds = dict(zip(KINDS, (weights @ plan.kinds).unbind(-1), strict=True))
+    offset = at - torch.arange(weights.shape[-1], device=weights.device)
     return {
         "entropy": bits,
         "entropy_normalised": (bits / most.clamp_min(1e-9) * (most > 0)).clamp_max(1),
         "entropy_cls": bits,
         "confidence": top,
-        "self": weights.diagonal(dim1=-2, dim2=-1),
-        "previous": _diagonal(weights, -1),
-        "next": _diagonal(weights, 1),
-        **{name: kinds[name] for name in KINDS[:4]},
-        "same_word": (weights * plan.equal).sum(-1),
-        "distance": (weights * plan.steps).sum(-1),
         "argmax_previous": (offset == -1).to(weights.dtype),
         "argmax_self": (offset == 0).to(weights.dtype),
         "argmax_next": (offset == 1).to(weights.dtype),
-        "block_aa": kinds["a"],
-        "block_ab": kinds["b"],
-        "block_ba": kinds["a"],
-        "block_bb": kinds["b"],
     }
-
-
-def _diagonal(weights: Tensor, step: int) -> Tensor:
-    """Return [batch, head, query] the weight on the key at ``query + step``, 0 where there is none."""
-    line = weights.diagonal(offset=step, dim1=-2, dim2=-1)
-    return torch.nn.functional.pad(line, (1, 0) if step < 0 else (0, 1))
 
 
 def _shifted(real: Tensor, step: int) -> Tensor:
