@@ -26,7 +26,7 @@ from analysis.tokens import NO_SEGMENT, is_punctuation
 
 REPLICATES = 500
 CHUNK = 1024  # texts that are tokenised and sorted by length together
-TOKENS = 4096  # tokens of a batch, its padding included
+TOKENS = 2048  # tokens of a batch, its padding included
 INTERVAL = (2.5, 97.5)
 
 
