@@ -25,6 +25,7 @@ that a screen exists (``tests/test_house.py`` holds both).
     statistics  entropy and what a head does, in numbers and in a sentence
     texts       texts from files, and those that ship
     measures    what is measured of every head, reduced as the weights arrive
+    stream      many texts as batches whose weights are handed on as they arrive
     collection  the measures over many texts, with their uncertainty
     roles       what a head is for, by written rules
     export      maps and tables -> files

@@ -62,7 +62,7 @@ def statistics(
         typer.Option(help="Column of the texts in a table: name or number; twice for pairs."),
     ] = None,
     model: Annotated[
-        str, typer.Option(help='"bundled", the id of a model on the hub, or a local folder.')
+        str, typer.Option(help='"bundled", "toy", the id of a model on the hub, or a local folder.')
     ] = "bundled",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda or mps where torch offers it.")] = "cpu",
@@ -70,9 +70,10 @@ def statistics(
     out: Annotated[Path | None, typer.Option(help="Write the table: .csv or .parquet.")] = None,
 ) -> None:
     """Measure every head over many texts, with 95% intervals over the texts, and name its role."""
+    from analysis.capture import open_source
     from analysis.collection import summarise
     from analysis.export import check_table, save_table
-    from analysis.models import open_model, quiet_libraries
+    from analysis.models import quiet_libraries
     from analysis.roles import roles
     from analysis.texts import read_texts
 
@@ -81,7 +82,7 @@ def statistics(
     check_specials(specials)
     texts = read_texts(file, column or [])
     quiet_libraries()
-    opened = open_model(model, revision=revision, device=device)
+    opened = open_source(model, revision=revision, device=device)
 
     def tell(done: int) -> None:
         typer.echo(f"\r{done} of {len(texts)} texts", err=True, nl=False)

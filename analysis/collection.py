@@ -1,41 +1,55 @@
 """The measures of every head over a collection of texts, with their uncertainty, in memory of fixed size.
 
-Weights are reduced layer by layer as they arrive. The intervals come from a Poisson bootstrap over the texts:
-each replicate counts each text a Poisson(1) number of times, so that sums are all it needs (Hanley and
-MacGibbon 2006; Chamandy et al. 2012). Nothing grows with the collection.
+Weights are reduced layer by layer as they arrive. The intervals come from a Poisson bootstrap over the texts,
+for which sums are enough (`analysis.stream`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from analysis.capture import Text, input_names, pad, special_ids
-from analysis.maps import Floats, Specials
-from analysis.measures import KINDS, MEASURES, Rows, measure, plan
+from analysis.capture import Text
+from analysis.maps import Floats, Head, Specials
+from analysis.measures import MEASURES, measure, plan
 from analysis.messages import TextError
 from analysis.models import Model
-from analysis.probe import Probe, run
-from analysis.tokens import NO_SEGMENT, is_punctuation
+from analysis.stream import Batch, Draws, batches, shape_of
+from analysis.tokens import Ints
+from analysis.toy import Toy
 
 REPLICATES = 500
-CHUNK = 1024  # texts that are tokenised and sorted by length together
-TOKENS = 2048  # tokens of a batch, its padding included
 INTERVAL = (2.5, 97.5)
+KEPT = 8  # texts remembered at each end of a head's focus
+FOCUS = list(MEASURES).index("entropy_normalised")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Focus:
+    """The texts on which each head is most and least focused, by its mean normalised entropy on them.
+
+    places: [end, layer, head, rank] where in the collection they stand, the most focused (end 0) or least
+        (end 1) first; -1 where there are fewer
+    entropy: the same of their entropy, NaN where there are fewer
+    """
+
+    places: Ints
+    entropy: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class HeadStatistics:
     """Every measure of every head over a collection; see `analysis.measures.MEASURES`.
 
     mean, low, high: [measure, layer, head], the ends of a 95% interval; NaN where no query has the measure
     weighting: "queries", where each query counts the same, or "texts", where each text does
+    replicates: [replicate, measure, layer, head] the means that the intervals come from, to compare two heads,
+        or two models over the same texts, replicate by replicate
     """
 
     names: tuple[str, ...]
@@ -46,13 +60,15 @@ class HeadStatistics:
     queries: int
     specials: Specials
     weighting: str
+    replicates: Floats = field(default_factory=lambda: np.empty((0, 0, 0, 0)), repr=False)
+    focus: Focus | None = field(default=None, repr=False)
 
     def table(self, name: str) -> Floats:
         """Return the mean of one measure, [layer, head]."""
         return self.mean[self.names.index(name)]
 
     def frame(self) -> pd.DataFrame:
-        """Return a row a head: layer, head, and each measure with its ``_low`` and ``_high``."""
+        """Return a row a head: layer, head, and for each measure its mean and the ends of its interval."""
         layers, heads = self.mean.shape[1:]
         layer, head = np.indices((layers, heads))
         columns = {"layer": layer.ravel(), "head": head.ravel()}
@@ -62,28 +78,14 @@ class HeadStatistics:
         return pd.DataFrame(columns)
 
 
-@dataclass(frozen=True, eq=False)
-class _Lean:
-    """A text as little as is needed: the network's inputs, and the sentence of each token."""
-
-    inputs: dict[str, list[int]]
-    segment: list[int]
-
-
 class _Sums:
     """Sums of a measure over a collection: as it is (row 0), and in each bootstrap replicate."""
 
-    def __init__(self, model: Model, replicates: int, seed: int) -> None:
-        shape = (replicates + 1, model.geometry.layers, len(MEASURES))
-        self.sums = torch.zeros(*shape, model.geometry.heads, dtype=torch.float64)
+    def __init__(self, shape: tuple[int, int], replicates: int, seed: int) -> None:
+        layers, heads = shape
+        self.sums = torch.zeros(replicates + 1, layers, len(MEASURES), heads, dtype=torch.float64)
         self.counts = torch.zeros(replicates + 1, len(MEASURES), dtype=torch.float64)
-        self._random = np.random.default_rng(seed)
-
-    def draw(self, texts: int) -> Tensor:
-        """Return [replicate, text] how often each replicate counts each text of a batch."""
-        drawn = self._random.poisson(1.0, size=(len(self.counts), texts))
-        drawn[0] = 1
-        return torch.from_numpy(drawn).to(torch.float64)
+        self.draws = Draws(replicates, seed)
 
     def add(self, layer: int, times: Tensor, sums: Tensor) -> None:
         """Add the sums [text, measure, head] of one layer of a batch."""
@@ -96,8 +98,32 @@ class _Sums:
         return means.numpy()
 
 
+class _Ends:
+    """For every head the texts with the smallest and the largest of a value, a few at each end."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.values = np.full((2, *shape, KEPT), np.inf)  # of the largest: negated
+        self.places = np.full((2, *shape, KEPT), -1, dtype=np.int64)
+
+    def add(self, layer: int, places: np.ndarray, values: np.ndarray) -> None:
+        """Add the values [text, head] of one layer of the texts at ``places``."""
+        for end, signed in enumerate((values.T, -values.T)):
+            joined = np.concatenate([self.values[end, layer], signed], axis=1)  # [head, rank + text]
+            known = self.places[end, layer]
+            where = np.concatenate([known, np.broadcast_to(places, signed.shape)], axis=1)
+            best = np.argsort(joined, axis=1, kind="stable")[:, :KEPT]
+            self.values[end, layer] = np.take_along_axis(joined, best, axis=1)
+            self.places[end, layer] = np.take_along_axis(where, best, axis=1)
+
+    def focus(self) -> Focus:
+        """Return what was found."""
+        values = np.where(np.isinf(self.values), np.nan, self.values)
+        values[1] *= -1
+        return Focus(self.places, values)
+
+
 def summarise(
-    model: Model,
+    source: Model | Toy,
     texts: Iterable[Text],
     *,
     specials: Specials = "keep",
@@ -113,125 +139,74 @@ def summarise(
 
     Raises TextError if there is nothing to read in any of the texts.
     """
-    sums = _Sums(model, replicates, seed)
+    sums, ends = _Sums(shape_of(source), replicates, seed), _Ends(shape_of(source))
     done, queries = 0, 0
-    remaining = iter(texts)
-    while chunk := list(islice(remaining, CHUNK)):
-        for batch in _batches(_encode(model, chunk)):
-            queries += _add_batch(model, batch, sums, specials, weighting)
-            done += len(batch)
-            if on_progress is not None:
-                on_progress(done)
+    for batch in batches(source, texts):
+        queries += add_batch(batch, sums, ends, specials, weighting)
+        done += len(batch.places)
+        if on_progress is not None:
+            on_progress(done)
     if not done:
         raise TextError("There is nothing to read in these texts. Give one sentence a line at least.")
     means = sums.means()
-    low, high = _interval(means[1:])
-    return HeadStatistics(tuple(MEASURES), means[0], low, high, done, queries, specials, weighting)
-
-
-def rows_of(model: Model, batch: Sequence[dict[str, list[int]]], segments: Sequence[list[int]]) -> Rows:
-    """Return what is known of the tokens of a padded batch."""
-    tokenizer = model.tokenizer
-    special = special_ids(model)
-    longest = max(len(inputs["input_ids"]) for inputs in batch)
-    ids = np.zeros((len(batch), longest), dtype=np.int64)
-    real = np.zeros_like(ids, dtype=bool)
-    segment = np.full_like(ids, NO_SEGMENT - 1)
-    for i, (inputs, sides) in enumerate(zip(batch, segments, strict=True)):
-        n = len(sides)
-        ids[i, :n], real[i, :n], segment[i, :n] = inputs["input_ids"], True, sides
-    is_special = real & (np.isin(ids, list(special)) | (segment == NO_SEGMENT))
-    is_cls = is_special & (ids == _id_of(tokenizer.cls_token_id, tokenizer.bos_token_id))
-    is_sep = is_special & (ids == _id_of(tokenizer.sep_token_id, tokenizer.eos_token_id)) & ~is_cls
-    words = real & ~is_special
-    kinds = (
-        is_cls,
-        is_sep,
-        is_special & ~is_cls & ~is_sep,
-        words & np.isin(ids, _punctuation_ids(model, np.unique(ids))),
-        words & (segment == 0),
-        words & (segment == 1),
-    )
-    assert len(kinds) == len(KINDS)
-    device = model.network.device
-    return Rows(
-        real=torch.from_numpy(real).to(device),
-        special=torch.from_numpy(is_special).to(device),
-        kinds=torch.from_numpy(np.stack(kinds, axis=-1).astype(np.float32)).to(device),
-        ids=torch.from_numpy(ids).to(device),
+    low, high = interval(means[1:])
+    return HeadStatistics(
+        names=tuple(MEASURES),
+        mean=means[0],
+        low=low,
+        high=high,
+        texts=done,
+        queries=queries,
+        specials=specials,
+        weighting=weighting,
+        replicates=means[1:].astype(np.float32),
+        focus=ends.focus(),
     )
 
 
-def _add_batch(model: Model, batch: list[_Lean], sums: _Sums, specials: Specials, weighting: str) -> int:
+def add_batch(batch: Batch, sums: _Sums, ends: _Ends, specials: Specials, weighting: str) -> int:
     """Run one batch and add what it measures; return how many queries it had."""
-    inputs = [example.inputs for example in batch]
-    prepared = plan(rows_of(model, inputs, [example.segment for example in batch]), specials)
-    times = sums.draw(len(batch))
-    counts = prepared.counts
+    prepared = plan(batch.rows, specials)
+    times = sums.draws.of(batch.places)
+    counts = prepared.counts  # [text, measure]
+    places = np.asarray(batch.places)
+    has_queries = (counts[:, FOCUS] > 0).cpu().numpy()
 
     def reduce(layer: int, weights: Tensor, mask: Tensor | None) -> None:
         found = measure(weights, mask, prepared)
+        means = found[:, FOCUS] / counts[:, FOCUS, None].clamp_min(1)
+        ends.add(layer, places[has_queries], means.cpu().numpy()[has_queries])
         if weighting == "texts":
             found = found / counts.clamp_min(1)[..., None]
         sums.add(layer, times, found)
 
-    with torch.no_grad():
-        run(model.network, pad(model, inputs), Probe(on_weights=reduce))
+    batch.forward(reduce)
     counted = counts.to(torch.float64).cpu()
     sums.counts += times @ (counted if weighting == "queries" else (counted > 0).to(torch.float64))
     return int(counted[:, 0].sum())
 
 
-def _encode(model: Model, texts: Sequence[Text]) -> list[_Lean]:
-    """Tokenise many texts at once, cut at the model's true limit; those with nothing to read are left out."""
-    names = input_names(model)
-    found = []
-    for group in (
-        [text for text in texts if isinstance(text, str) and text.strip()],
-        [text for text in texts if not isinstance(text, str) and all(part.strip() for part in text)],
-    ):
-        if not group:
-            continue
-        sides = [group] if isinstance(group[0], str) else [list(side) for side in zip(*group, strict=True)]
-        with model.tokenizing:
-            encoding = model.tokenizer(
-                *sides, truncation="longest_first", max_length=model.geometry.max_tokens, verbose=False
-            )
-        for i in range(len(group)):
-            segment = [NO_SEGMENT if side is None else side for side in encoding.sequence_ids(i)]
-            if any(side != NO_SEGMENT for side in segment):
-                inputs = {name: encoding[name][i] for name in names if name in encoding}
-                found.append(_Lean(inputs, segment))
-    return found
+def difference(
+    first: HeadStatistics, second: HeadStatistics, head: Head, other: Head
+) -> tuple[Floats, Floats, Floats]:
+    """Return every measure of ``head`` in ``first`` minus that of ``other`` in ``second``, and its 95% interval.
+
+    Each [measure]. Both are counted over the same texts in every replicate (one seed): the interval is that of a
+    paired bootstrap, narrower than what the two intervals would suggest.
+    """
+    (a, b) = (
+        first.replicates[:, :, head.layer, head.index],
+        second.replicates[:, :, other.layer, other.index],
+    )
+    low, high = interval(a.astype(np.float64) - b)
+    means = first.mean[:, head.layer, head.index] - second.mean[:, other.layer, other.index]
+    return means, low, high
 
 
-def _batches(examples: list[_Lean]) -> Iterator[list[_Lean]]:
-    """Yield batches of similar length, so that little is padded, within the budget of tokens."""
-    batch: list[_Lean] = []
-    for example in sorted(examples, key=lambda example: len(example.segment)):
-        if batch and (len(batch) + 1) * len(example.segment) > TOKENS:
-            yield batch
-            batch = []
-        batch.append(example)
-    if batch:
-        yield batch
-
-
-def _interval(replicates: np.ndarray) -> tuple[Floats, Floats]:
-    """Return the ends of the 95% interval over replicates, without those that counted no query."""
+def interval(replicates: np.ndarray) -> tuple[Floats, Floats]:
+    """Return the ends of the 95% interval over replicates (axis 0), without those that counted no query."""
     with np.errstate(invalid="ignore"):
         empty = np.isnan(replicates).all(axis=0)
         filled = np.where(empty, 0.0, replicates)
         low, high = np.nanpercentile(filled, INTERVAL, axis=0)
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
-
-
-def _punctuation_ids(model: Model, ids: np.ndarray) -> list[int]:
-    """Return those of ``ids`` whose token is nothing but punctuation."""
-    pieces = model.tokenizer.convert_ids_to_tokens(ids.tolist())
-    marks = (piece.removeprefix("##").lstrip("▁Ġ") for piece in pieces)
-    return [int(i) for i, mark in zip(ids, marks, strict=True) if mark and all(map(is_punctuation, mark))]
-
-
-def _id_of(*candidates: int | None) -> int:
-    return next((i for i in candidates if i is not None), -1)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from analysis import collection
+from analysis import stream
 from analysis.capture import capture
-from analysis.collection import rows_of, summarise
-from analysis.maps import with_specials
+from analysis.collection import difference, summarise
+from analysis.maps import Head, with_specials
 from analysis.measures import KINDS, MEASURES, Rows, measure, plan
 from analysis.messages import TextError
+from analysis.stream import rows_of
 from tests import tiny
 
 TEXTS = [
@@ -99,8 +100,8 @@ def test_the_measures_equal_a_plain_reference(bundled, specials, weighting):
 @pytest.mark.parametrize("specials", ["keep", "renormalise"])
 def test_batches_and_padding_change_nothing(bundled, monkeypatch, specials):
     together = summarise(bundled, TEXTS, specials=specials, replicates=10)
-    monkeypatch.setattr(collection, "TOKENS", 1)  # every text alone
-    monkeypatch.setattr(collection, "CHUNK", 2)
+    monkeypatch.setattr(stream, "TOKENS", 1)  # every text alone
+    monkeypatch.setattr(stream, "CHUNK", 2)
     alone = summarise(bundled, reversed(TEXTS), specials=specials, replicates=10)
     np.testing.assert_allclose(together.mean, alone.mean, atol=1e-5)
     assert together.queries == alone.queries
@@ -239,3 +240,74 @@ def test_other_families_are_measured_alike(tmp_path, family):
                    [part.queries.segment.tolist() for part in parts])  # fmt: skip
     assert rows.real.sum(1).tolist() == [len(part.queries) for part in parts]
     assert rows.special[0, : len(parts[0].queries)].tolist() == parts[0].queries.special.tolist()
+
+
+def test_the_toy_is_measured_like_its_maps():
+    from analysis.toy import make_toy
+
+    toy = make_toy()
+    texts = ["The cat saw the cat.", ("It ran.", "It hid!")]
+    found = summarise(toy, texts, replicates=5)
+    assert found.mean.shape[1:] == (1, 8)
+    maps = [capture(toy, "The cat saw the cat."), capture(toy, "It ran.", "It hid!")]
+    alone = [reference(one, "keep") for one in maps]
+    for name in ("entropy", "punctuation", "block_ab", "distance"):
+        sums = [one[name] for one in alone if one[name][1]]
+        wanted = sum(total for total, _ in sums) / sum(count for _, count in sums)
+        np.testing.assert_allclose(found.table(name), wanted, atol=2e-6, err_msg=name)
+    cats = (
+        maps[0].weights[0, :, [0, 1, 3, 4], [3, 4, 0, 1]].sum(0)
+    )  # the and cat stand twice, it in two sentences
+    its = maps[1].weights[0, :, [0, 3], [3, 0]].sum(0)
+    np.testing.assert_allclose(found.table("same_word")[0], (cats + its) / 6, atol=1e-6)
+    assert (found.table("cls") == 0).all()
+
+
+def test_the_texts_a_head_is_most_and_least_focused_on(bundled):
+    texts = [text for text in TEXTS if isinstance(text, str)] + ["", "Birds sing at dawn."]
+    found = summarise(bundled, texts, replicates=2)
+    from analysis.statistics import head_entropy
+
+    shares = {i: head_entropy(capture(bundled, text))[1] for i, text in enumerate(texts) if text}
+    for layer, head in ((0, 2), (3, 1), (5, 11)):
+        ranked = sorted(shares, key=lambda i: shares[i][layer, head])
+        for end, wanted in enumerate((ranked, ranked[::-1])):
+            places = found.focus.places[end, layer, head]
+            assert places[: len(wanted)].tolist() == wanted
+            assert set(places[len(wanted) :].tolist()) == {-1}
+            values = [shares[i][layer, head] for i in wanted]
+            np.testing.assert_allclose(
+                found.focus.entropy[end, layer, head, : len(wanted)], values, atol=1e-5
+            )
+
+
+def test_only_so_many_texts_are_remembered_of_many_batches(bundled, monkeypatch):
+    texts = [f"{'very ' * i}small" for i in range(20)]
+    whole = summarise(bundled, texts, replicates=2)
+    monkeypatch.setattr(stream, "TOKENS", 40)
+    small = summarise(bundled, texts, replicates=2)
+    assert whole.focus.places.shape == (2, 6, 12, 8)
+    np.testing.assert_allclose(whole.focus.entropy, small.focus.entropy, atol=1e-5)
+
+
+def test_two_heads_are_compared_text_by_text(bundled):
+    found = summarise(bundled, TEXTS * 4, replicates=300)
+    head, other = Head(3, 1), Head(5, 8)
+    mean, low, high = difference(found, found, head, other)
+    i = found.names.index("entropy")
+    assert mean[i] == pytest.approx(found.mean[i, 3, 1] - found.mean[i, 5, 8])
+    assert low[i] <= mean[i] <= high[i]
+    unpaired = np.hypot(found.high[i, 3, 1] - found.low[i, 3, 1], found.high[i, 5, 8] - found.low[i, 5, 8])
+    assert 0 < high[i] - low[i] < unpaired
+    none, *ends = difference(found, found, head, head)
+    assert np.nan_to_num(none).max() == 0
+    assert [np.nan_to_num(end).max() for end in ends] == [0, 0]
+
+
+def test_what_a_replicate_counts_depends_on_the_place_alone(bundled, sst2, monkeypatch):
+    ours = summarise(bundled, TEXTS, replicates=50)
+    monkeypatch.setattr(stream, "TOKENS", 30)
+    again = summarise(bundled, TEXTS, replicates=50)
+    np.testing.assert_allclose(ours.low, again.low, atol=1e-5)
+    same = summarise(sst2, TEXTS, replicates=50)  # the same tokenizer: its counts of queries are the same
+    assert same.queries == ours.queries

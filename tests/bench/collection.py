@@ -15,9 +15,9 @@ import time
 import torch
 from transformers import AutoModel
 
-from analysis.capture import pad
-from analysis.collection import TOKENS, _add_batch, _Lean, _Sums, summarise
+from analysis.collection import _Ends, _Sums, add_batch, summarise
 from analysis.models import Model, bundled_folder, open_model, quiet_libraries
+from analysis.stream import TOKENS, Encoded, model_batch, shape_of
 
 LENGTHS = (10, 64, 256)
 TURNS = 25
@@ -44,18 +44,18 @@ def print_length(model: Model, plain: torch.nn.Module, length: int) -> None:
     ids = torch.randint(1000, 20_000, (count, length), generator=torch.Generator().manual_seed(length))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     batch = [
-        _Lean({"input_ids": row, "attention_mask": [1] * length}, [-1, *[0] * (length - 2), -1])
-        for row in ids.tolist()
+        Encoded(i, {"input_ids": row, "attention_mask": [1] * length}, [-1, *[0] * (length - 2), -1])
+        for i, row in enumerate(ids.tolist())
     ]
-    sums = _Sums(model, 500, 0)
-    pad(model, [example.inputs for example in batch])
+    shape = shape_of(model)
+    sums, ends = _Sums(shape, 500, 0), _Ends(shape)
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(TURNS + 2):
         start = time.perf_counter()
         with torch.no_grad():
             plain(**inputs)
         middle = time.perf_counter()
-        _add_batch(model, batch, sums, "keep", "queries")
+        add_batch(model_batch(model, batch), sums, ends, "keep", "queries")
         end = time.perf_counter()
         if turn >= 2:  # the first turns warm up
             times[0].append(middle - start)
