@@ -13,7 +13,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from analysis.messages import ModelError
+from analysis.messages import ModelError, first_line
 
 # Configuration, vocabulary and safe weights at the top of the repository: no code, no pickles, no copies.
 WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -24,12 +24,6 @@ HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 def looks_like_folder(source: str) -> bool:
     """Whether ``source`` is written as a path, not as the id of a model on the hub."""
     return source.startswith((".", "/", "~")) or "\\" in source or not HUB_ID.fullmatch(source)
-
-
-def first_line(error: Exception) -> str:
-    """Return what an error of a library says, in one line without its full stop, or else its kind."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0].rstrip(".")[:200] if lines else "") or type(error).__name__
 
 
 def download(source: str, revision: str | None = None) -> Path:

@@ -25,6 +25,12 @@ def message(template: str, **values: object) -> Message:
     return Message(template, values)
 
 
+def first_line(error: Exception) -> str:
+    """Return what an error of a library says, in one line without its full stop, or else its kind."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0].rstrip(".")[:200] if lines else "") or type(error).__name__
+
+
 class HeadroomError(Exception):
     """Input that cannot be used: one sentence with the value, the limit and the remedy."""
 

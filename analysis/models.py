@@ -28,8 +28,8 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from analysis.checkpoint import Checkpoint, read_checkpoint
-from analysis.hub import download, first_line, looks_like_folder
-from analysis.messages import Message, ModelError, message
+from analysis.hub import download, looks_like_folder
+from analysis.messages import Message, ModelError, first_line, message
 from analysis.probe import ATTENTION
 
 BUNDLED = "bundled"

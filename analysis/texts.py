@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from analysis.messages import HeadroomError
+from analysis.messages import HeadroomError, first_line
 
 Text = str | tuple[str, str]
 SAMPLES = Path(__file__).parent / "samples"
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+HUB = "hf://datasets/"
 
 
 class FileError(HeadroomError):
@@ -28,41 +30,90 @@ def sample(language: str = "en") -> list[Text]:
     return [(text, pair) if pair else text for text, pair in zip(frame["text"], frame["pair"], strict=True)]
 
 
-def read_texts(path: str, columns: Sequence[str] = ()) -> list[Text]:
+def read_texts(path: str, columns: Sequence[str] = (), *, data: bytes | None = None) -> list[Text]:
     """Return the texts of a file: every line that is not blank, or the one or two ``columns`` of a table.
 
-    A column is a name (then the first row is the header) or a number from 0 (then there is none). Rows with
-    an empty text are left out. Raises FileError: no such file, empty, not text, no such column.
+    path: a local file, or a file of a data set on the hub (``hf://datasets/owner/name/file.parquet``)
+    columns: names (then the first row is the header) or numbers from 0 (then there is none)
+    data: what the file holds, where that is already here; ``path`` is then only its name
+
+    Rows with an empty text are left out. Raises FileError: no such file, empty, not text, no such column.
     """
     if len(columns) > 2:
         raise FileError(
             "{count} columns are named, but a text is one sentence or a pair: name one or two.",
             count=len(columns),
         )
-    suffix = Path(path).suffix.lower()
-    if "://" not in path and not Path(path).is_file():
-        raise FileError("There is no file {path}. Check the path.", path=path)
-    texts = _columns(path, suffix, columns) if suffix in TABLES else list(_lines(path))
+    data = read_file(path) if data is None else data
+    texts = _columns(path, columns, data) if is_table(path) else list(_lines(path, data))
     if not texts:
         raise FileError("{path} holds no texts. Give a file with one sentence a line at least.", path=path)
     return texts
 
 
-def _lines(path: str) -> list[Text]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (UnicodeDecodeError, OSError) as error:
+def is_table(path: str) -> bool:
+    """Whether a file is read by its columns, by the ending of its name."""
+    return path.lower().endswith(TABLES)
+
+
+def columns_of(path: str, data: bytes) -> list[str]:
+    """Return the names of the columns of a table. Raises FileError."""
+    return [str(name) for name in _frame(path, data, header=True).columns]
+
+
+def read_file(path: str) -> bytes:
+    """Return what a local file holds, or one of a data set on the hub. Raises FileError."""
+    if "://" in path and not path.startswith(HUB):
         raise FileError(
-            "{path} is not a text file in UTF-8 ({reason}). Save it as text.", path=path, reason=error
+            "{path} is no file of the hub. Give a path such as {example}, or a local file.",
+            path=path,
+            example=f"{HUB}owner/name/file.parquet",
+        )
+    if path.startswith(HUB):
+        return _from_hub(path)
+    if not Path(path).is_file():
+        raise FileError("There is no file {path}. Check the path.", path=path)
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FileError(
+            "{path} cannot be read: {reason}. Check its permissions.", path=path, reason=error.strerror
         ) from error
-    if any("\0" in line for line in lines[:100]):
+
+
+def _from_hub(path: str) -> bytes:
+    import fsspec  # knows hf:// where huggingface_hub is installed
+
+    try:
+        with fsspec.open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise FileError("There is no file {path} on the hub. Check the path.", path=path) from error
+    except (
+        Exception
+    ) as error:  # the network and the hub fail in many ways, none of them the reader's business
+        raise FileError(
+            "{path} cannot be fetched: {reason}. Check the network and the path, or take a local file.",
+            path=path,
+            reason=first_line(error),
+        ) from error
+
+
+def _lines(path: str, data: bytes) -> list[Text]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(
+            "{path} is not a text file in UTF-8 ({reason}). Save it as text.", path=path, reason=error.reason
+        ) from error
+    if "\0" in text:
         raise FileError("{path} is not a text file: it holds NUL bytes. Save it as text.", path=path)
-    return [line.strip() for line in lines if line.strip()]
+    return [line.strip() for line in io.StringIO(text, newline=None) if line.strip()]
 
 
-def _columns(path: str, suffix: str, columns: Sequence[str]) -> list[Text]:
+def _columns(path: str, columns: Sequence[str], data: bytes) -> list[Text]:
     by_number = bool(columns) and all(column.isdigit() for column in columns)
-    frame = _frame(path, suffix, header=not by_number)
+    frame = _frame(path, data, header=not by_number)
     names = [int(column) if by_number else column for column in columns]
     missing = [name for name in names if name not in frame.columns]
     if not names or missing:
@@ -77,28 +128,25 @@ def _columns(path: str, suffix: str, columns: Sequence[str]) -> list[Text]:
     return [row[0] if len(names) == 1 else (row[0], row[1]) for row in rows.itertuples(index=False)]
 
 
-def _frame(path: str, suffix: str, *, header: bool) -> pd.DataFrame:
-    first = 0 if header else None
+def _frame(path: str, data: bytes, *, header: bool) -> pd.DataFrame:
+    suffix = Path(path).suffix.lower()
+    table = {"header": 0 if header else None, "dtype": str, "encoding": "utf-8-sig"}
     try:
         if suffix == ".parquet":
-            frame = pd.read_parquet(path)
+            frame = pd.read_parquet(io.BytesIO(data))
         elif suffix == ".jsonl":
-            frame = pd.read_json(path, lines=True, dtype=False)
+            frame = pd.read_json(io.BytesIO(data), lines=True, dtype=False)
         elif suffix == ".tsv":
-            frame = pd.read_csv(
-                path, sep="\t", quoting=csv.QUOTE_NONE, header=first, dtype=str, encoding="utf-8"
-            )
+            frame = pd.read_csv(io.BytesIO(data), sep="\t", quoting=csv.QUOTE_NONE, **table)
         else:
-            frame = pd.read_csv(path, header=first, dtype=str, encoding="utf-8")
+            frame = pd.read_csv(io.BytesIO(data), **table)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
-    except (
-        Exception
-    ) as error:  # each format's reader has errors of its own, and none may reach the reader raw
+    except Exception as error:  # each format's reader has errors of its own: none may reach the reader raw
         raise FileError(
             "{path} cannot be read as {form}: {reason}. Save it again in that form.",
             path=path,
             form=suffix[1:].upper(),
-            reason=(str(error).splitlines() or [type(error).__name__])[0][:160].rstrip("."),
+            reason=first_line(error)[:160].rstrip("."),
         ) from error
     return frame if header else frame.set_axis(range(frame.shape[1]), axis=1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import ClassVar
+
 import pandas as pd
 import pytest
 
-from analysis.texts import FileError, read_texts, sample
+from analysis.texts import FileError, columns_of, read_texts, sample
 
 PAIRS = [("A cat, asleep.", 'It "purrs".'), ("Seekor kucing.", "Ia tidur.")]
 
@@ -82,3 +85,56 @@ def test_the_samples_that_ship():
     assert all(
         part.strip() for text in english + indonesian for part in ([text] if isinstance(text, str) else text)
     )
+
+
+def test_a_line_ends_at_its_end_only(tmp_path):
+    path = tmp_path / "odd.txt"
+    path.write_bytes("\ufeffOne\u2028 goes on.\r\nTwo\x0bgoes on.\rThree.".encode())
+    assert read_texts(str(path)) == ["One\u2028 goes on.", "Two\x0bgoes on.", "Three."]
+
+
+def test_what_is_already_here_is_not_read_again():
+    assert read_texts("upload.txt", data=b"One.\nTwo.") == ["One.", "Two."]
+    assert read_texts("upload.CSV", ["text"], data=b"\xef\xbb\xbftext,n\nOne.,1\n") == ["One."]
+    assert columns_of("upload.csv", b"text,n\nOne.,1\n") == ["text", "n"]
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub in memory."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Hub(MemoryFileSystem):
+        protocol = "hf"
+        store: ClassVar[dict] = {}
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return "/" + path.removeprefix("hf://").lstrip("/")
+
+    registry = importlib.import_module("fsspec.registry")  # the package has a mapping of this name
+    monkeypatch.setitem(registry._registry, "hf", Hub)
+    return Hub()
+
+
+def test_a_data_set_of_the_hub_is_read_like_a_file(hub):
+    with hub.open("hf://datasets/someone/pairs/data.csv", "wb") as file:
+        file.write(b"a,b\nOne.,Two.\n")
+    with hub.open("hf://datasets/someone/pairs/lines.txt", "wb") as file:
+        file.write(b"One.\nTwo.\n")
+    assert read_texts("hf://datasets/someone/pairs/data.csv", ["a", "b"]) == [("One.", "Two.")]
+    assert read_texts("hf://datasets/someone/pairs/lines.txt") == ["One.", "Two."]
+    with pytest.raises(FileError, match=r"There is no file hf://datasets/someone/pairs/no.csv on the hub"):
+        read_texts("hf://datasets/someone/pairs/no.csv", ["a"])
+
+
+def test_without_a_network_a_data_set_is_refused_in_one_sentence():
+    with pytest.raises(FileError, match=r"cannot be fetched: .*Check the network") as caught:
+        read_texts("hf://datasets/someone/pairs/data.csv", ["a"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["https://example.org/a.csv", "s3://bucket/a.csv", "hf://models/a/b.csv"])
+def test_no_other_address_is_asked(path):
+    with pytest.raises(FileError, match="is no file of the hub"):
+        read_texts(path, ["a"])
