@@ -17,16 +17,22 @@ that a screen exists (``tests/test_house.py`` holds both).
     tokens      the tokens of a text: spans, words, which are special
     maps        attention maps, and the views of a map that keep its meaning
     probe       the attention function given to transformers: sees every head, scales it, reports it
+    anatomy     where each architecture keeps the matrices of its attention
     checkpoint  what a model's folder says of itself: can it be opened rightly?
     hub         a model's files from the hub
     models      open a model: bundled, hub id or local folder
     toy         multi-head attention by hand
     capture     text -> attention maps, from a model and from the toy alike
+    lenses      beside the weights: their flow through the layers, what is carried, why a query looks
     statistics  entropy and what a head does, in numbers and in a sentence
+    compare     two texts, or one text under two sources: tokens aligned, how much each head changes
     texts       texts from files, and those that ship
-    measures    what is measured of every head, reduced as the weights arrive
+    findings    what is found of every head over many texts: measures by name, tables, intervals
+    measures    the measures, computed as the weights arrive
     stream      many texts as batches whose weights are handed on as they arrive
     collection  the measures over many texts, with their uncertainty
+    distance    how alike the heads are: the distance between every two of them, a map, an order, twins
+    induction   who continues what came before: repeated random tokens, in both directions
     roles       what a head is for, by written rules
     export      maps and tables -> files
     __main__    the same from a shell

@@ -41,7 +41,8 @@ def capture(source: Model | Toy, text: str, pair: str | None = None) -> Attentio
     """
     texts = (text,) if pair is None else (text, pair)
     if isinstance(source, Toy):
-        return _capture_toy(source, texts)
+        tokens = read_toy(source, texts)
+        return attend(source, tokens, tokens)
     return capture_batch(source, [text if pair is None else (text, pair)])[0]
 
 
@@ -54,7 +55,7 @@ def capture_batch(model: Model, texts: Sequence[Text]) -> list[AttentionMaps]:
     inputs = pad(model, [example.inputs for example in examples])
     lengths = [len(example.tokens) for example in examples]
     for n in lengths:
-        _check_size(model.geometry.layers, model.geometry.heads, n)
+        check_size(model.geometry.layers, model.geometry.heads, n)
     layers: list[list[np.ndarray]] = [[] for _ in examples]  # of each example, a layer at a time
     masks: list[list[np.ndarray | None]] = [[] for _ in examples]
 
@@ -170,12 +171,16 @@ def toy_tokens(*texts: str) -> Tokens:
     )
 
 
-def _capture_toy(toy: Toy, texts: Sequence[str]) -> AttentionMaps:
+def read_toy(toy: Toy, texts: Sequence[str]) -> Tokens:
+    """Return the tokens of one text or of a pair as the toy reads them.
+
+    Raises TextError for a text with nothing to read, or too long for its maps to fit into memory.
+    """
     texts = [_clean(text) for text in texts]
     _check_words(texts)
     tokens = toy_tokens(*texts)
-    _check_size(1, toy.num_heads, len(tokens))
-    return attend(toy, tokens, tokens)
+    check_size(1, toy.num_heads, len(tokens))
+    return tokens
 
 
 def _clean(text: str) -> str:
@@ -195,7 +200,7 @@ def _check_words(texts: Sequence[str]) -> None:
             raise TextError("The second sentence of the pair is empty. Type it, or take one sentence only.")
 
 
-def _check_size(layers: int, heads: int, n: int) -> None:
+def check_size(layers: int, heads: int, n: int) -> None:
     """Raise TextError for maps that would not fit into memory, as of models that read thousands of tokens."""
     needed = layers * heads * n * n * 4
     if needed > MOST_BYTES:

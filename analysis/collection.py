@@ -7,75 +7,23 @@ for which sums are enough (`analysis.stream`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from analysis.capture import Text
-from analysis.maps import Floats, Head, Specials
-from analysis.measures import MEASURES, measure, plan
+from analysis.findings import MEASURES, Focus, HeadStatistics, interval
+from analysis.maps import Specials
+from analysis.measures import measure, plan
 from analysis.messages import TextError
 from analysis.models import Model
 from analysis.stream import Batch, Draws, batches, shape_of
-from analysis.tokens import Ints
 from analysis.toy import Toy
 
 REPLICATES = 500
-INTERVAL = (2.5, 97.5)
 KEPT = 8  # texts remembered at each end of a head's focus
 FOCUS = list(MEASURES).index("entropy_normalised")
-
-
-@dataclass(frozen=True, eq=False)
-class Focus:
-    """The texts on which each head is most and least focused, by its mean normalised entropy on them.
-
-    places: [end, layer, head, rank] where in the collection they stand, the most focused (end 0) or least
-        (end 1) first; -1 where there are fewer
-    entropy: the same of their entropy, NaN where there are fewer
-    """
-
-    places: Ints
-    entropy: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class HeadStatistics:
-    """Every measure of every head over a collection; see `analysis.measures.MEASURES`.
-
-    mean, low, high: [measure, layer, head], the ends of a 95% interval; NaN where no query has the measure
-    weighting: "queries", where each query counts the same, or "texts", where each text does
-    replicates: [replicate, measure, layer, head] the means that the intervals come from, to compare two heads,
-        or two models over the same texts, replicate by replicate
-    """
-
-    names: tuple[str, ...]
-    mean: Floats
-    low: Floats
-    high: Floats
-    texts: int
-    queries: int
-    specials: Specials
-    weighting: str
-    replicates: Floats = field(default_factory=lambda: np.empty((0, 0, 0, 0)), repr=False)
-    focus: Focus | None = field(default=None, repr=False)
-
-    def table(self, name: str) -> Floats:
-        """Return the mean of one measure, [layer, head]."""
-        return self.mean[self.names.index(name)]
-
-    def frame(self) -> pd.DataFrame:
-        """Return a row a head: layer, head, and for each measure its mean and the ends of its interval."""
-        layers, heads = self.mean.shape[1:]
-        layer, head = np.indices((layers, heads))
-        columns = {"layer": layer.ravel(), "head": head.ravel()}
-        for i, name in enumerate(self.names):
-            for suffix, table in (("", self.mean), ("_low", self.low), ("_high", self.high)):
-                columns[name + suffix] = table[i].ravel()
-        return pd.DataFrame(columns)
 
 
 class _Sums:
@@ -184,29 +132,3 @@ def add_batch(batch: Batch, sums: _Sums, ends: _Ends, specials: Specials, weight
     counted = counts.to(torch.float64).cpu()
     sums.counts += times @ (counted if weighting == "queries" else (counted > 0).to(torch.float64))
     return int(counted[:, 0].sum())
-
-
-def difference(
-    first: HeadStatistics, second: HeadStatistics, head: Head, other: Head
-) -> tuple[Floats, Floats, Floats]:
-    """Return every measure of ``head`` in ``first`` minus that of ``other`` in ``second``, and its 95% interval.
-
-    Each [measure]. Both are counted over the same texts in every replicate (one seed): the interval is that of a
-    paired bootstrap, narrower than what the two intervals would suggest.
-    """
-    (a, b) = (
-        first.replicates[:, :, head.layer, head.index],
-        second.replicates[:, :, other.layer, other.index],
-    )
-    low, high = interval(a.astype(np.float64) - b)
-    means = first.mean[:, head.layer, head.index] - second.mean[:, other.layer, other.index]
-    return means, low, high
-
-
-def interval(replicates: np.ndarray) -> tuple[Floats, Floats]:
-    """Return the ends of the 95% interval over replicates (axis 0), without those that counted no query."""
-    with np.errstate(invalid="ignore"):
-        empty = np.isnan(replicates).all(axis=0)
-        filled = np.where(empty, 0.0, replicates)
-        low, high = np.nanpercentile(filled, INTERVAL, axis=0)
-    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)

@@ -1,7 +1,7 @@
 """What is measured of every head in every attention row, reduced as soon as the weights arrive.
 
-Each measure is a number for every query. Its definition stands in `MEASURES`; a collection's number is the
-mean over the queries for which it is defined (a first token has no previous one). Positions and tokens are the
+Each measure is a number for every query. Its definition stands in `analysis.findings.MEASURES`; a collection's
+number is the mean over the queries for which it is defined (a first token has no previous one). Positions and tokens are the
 model's own pieces.
 
 Entropy and mass on kinds of tokens: Clark et al. 2019 (arXiv 1906.04341). Confidence: Voita et al. 2019
@@ -17,30 +17,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from analysis.findings import MEASURES
 from analysis.maps import Specials
 
-MEASURES = {
-    "entropy": "entropy of a row in bits",
-    "entropy_normalised": "entropy as a share of its maximum, log2 of the keys that may be attended",
-    "entropy_cls": "entropy in bits of the row of the first token ([CLS]) alone",
-    "confidence": "largest weight of a row; special tokens are no queries",
-    "self": "weight on the token itself",
-    "previous": "weight on the token before, of those that have one",
-    "next": "weight on the token after, of those that have one",
-    "cls": "weight on the first special token ([CLS])",
-    "sep": "weight on the separators ([SEP])",
-    "other_special": "weight on all other special tokens",
-    "punctuation": "weight on punctuation",
-    "same_word": "weight on other places of the same token, of those that have one",
-    "distance": "mean distance, in tokens, to what is looked at",
-    "argmax_previous": "share of queries that look most at the token before, of those that have one",
-    "argmax_self": "share of queries that look most at themselves",
-    "argmax_next": "share of queries that look most at the token after, of those that have one",
-    "block_aa": "weight on the first sentence from the first",
-    "block_ab": "weight on the second sentence from the first",
-    "block_ba": "weight on the first sentence from the second",
-    "block_bb": "weight on the second sentence from the second",
-}
 KINDS = ("cls", "sep", "other_special", "punctuation", "a", "b")
 
 

@@ -26,6 +26,7 @@ from analysis.messages import ModelError, OptionError
 ATTENTION = "headroom"
 
 WeightsReader = Callable[[int, Tensor, Tensor | None], None]
+VectorsReader = Callable[[int, Tensor, Tensor, Tensor, float], None]
 
 
 @dataclass(eq=False)
@@ -35,10 +36,14 @@ class Probe:
     gates: [batch or 1, layer, head] the factor of each head's context, 1 as it is and 0 off; None for 1
     on_weights: called once a layer with the layer's number, its weights [batch, head, query, key] (rows
         sum to 1) and its mask [batch, 1, query, key] (True where a key may be attended; None: everywhere)
+    on_vectors: called once a layer, before on_weights, with the layer's number, its queries, keys and values
+        [batch, head, token, head_dim] as they enter the attention (in ModernBERT after the rotation by their
+        position) and the scale that the products of queries and keys are multiplied with
     """
 
     gates: Float[Tensor, "batch layer head"] | None = None
     on_weights: WeightsReader | None = None
+    on_vectors: VectorsReader | None = None
     calls: int = 0
 
 
@@ -56,18 +61,21 @@ def attend(
     """Return the context of every head, and its weights where the probe reads them.
 
     The layer is the number of calls so far in this pass: `layer_idx` is None in DistilBERT and ALBERT.
-    Not recording, this is transformers' own sdpa; recording, it is the arithmetic of its eager attention.
+    Without a reader of weights this is transformers' own sdpa; with one, the arithmetic of its eager attention.
     """
     probe = head_probe or Probe()
     layer = probe.calls
     probe.calls += 1
     weights = None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if probe.on_vectors is not None:
+        probe.on_vectors(layer, query, key, value, scale)
     if probe.on_weights is None:
         context, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
     else:
-        weights = _weights(query, key, attention_mask, scaling)  # [batch, head, query, key]
+        weights = _weights(query, key, attention_mask, scale)  # [batch, head, query, key]
         context = torch.matmul(weights, value).transpose(1, 2).contiguous()  # [batch, query, head, head_dim]
         probe.on_weights(layer, weights, attention_mask)
     if probe.gates is not None:
@@ -75,8 +83,7 @@ def attend(
     return context, weights
 
 
-def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     scores = torch.matmul(query, key.transpose(2, 3)) * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.collection import HeadStatistics
+from analysis.findings import HeadStatistics
 from analysis.maps import Floats
 
 NO_ROLE = "mixed"

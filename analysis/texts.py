@@ -30,12 +30,15 @@ def sample(language: str = "en") -> list[Text]:
     return [(text, pair) if pair else text for text, pair in zip(frame["text"], frame["pair"], strict=True)]
 
 
-def read_texts(path: str, columns: Sequence[str] = (), *, data: bytes | None = None) -> list[Text]:
+def read_texts(
+    path: str, columns: Sequence[str] = (), *, data: bytes | None = None, by_number: bool | None = None
+) -> list[Text]:
     """Return the texts of a file: every line that is not blank, or the one or two ``columns`` of a table.
 
     path: a local file, or a file of a data set on the hub (``hf://datasets/owner/name/file.parquet``)
     columns: names (then the first row is the header) or numbers from 0 (then there is none)
     data: what the file holds, where that is already here; ``path`` is then only its name
+    by_number: whether ``columns`` are numbers; None where they are if all of them look like it
 
     Rows with an empty text are left out. Raises FileError: no such file, empty, not text, no such column.
     """
@@ -45,7 +48,7 @@ def read_texts(path: str, columns: Sequence[str] = (), *, data: bytes | None = N
             count=len(columns),
         )
     data = read_file(path) if data is None else data
-    texts = _columns(path, columns, data) if is_table(path) else list(_lines(path, data))
+    texts = _columns(path, columns, data, by_number) if is_table(path) else list(_lines(path, data))
     if not texts:
         raise FileError("{path} holds no texts. Give a file with one sentence a line at least.", path=path)
     return texts
@@ -111,9 +114,12 @@ def _lines(path: str, data: bytes) -> list[Text]:
     return [line.strip() for line in io.StringIO(text, newline=None) if line.strip()]
 
 
-def _columns(path: str, columns: Sequence[str], data: bytes) -> list[Text]:
-    by_number = bool(columns) and all(column.isdigit() for column in columns)
+def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | None) -> list[Text]:
+    if by_number is None:
+        by_number = bool(columns) and all(column.isdigit() for column in columns)
     frame = _frame(path, data, header=not by_number)
+    if not by_number:
+        frame.columns = frame.columns.map(str)
     names = [int(column) if by_number else column for column in columns]
     missing = [name for name in names if name not in frame.columns]
     if not names or missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import torch
 
 from analysis import stream
 from analysis.capture import capture
-from analysis.collection import difference, summarise
+from analysis.collection import summarise
+from analysis.findings import MEASURES, difference
 from analysis.maps import Head, with_specials
-from analysis.measures import KINDS, MEASURES, Rows, measure, plan
+from analysis.measures import KINDS, Rows, measure, plan
 from analysis.messages import TextError
 from analysis.stream import rows_of
 from tests import tiny
@@ -95,6 +97,30 @@ def test_the_measures_equal_a_plain_reference(bundled, specials, weighting):
             wanted = np.mean([total / count for total, count in parts], axis=0)
             np.testing.assert_allclose(table, wanted, atol=2e-6, err_msg=name)
     assert found.texts == len(TEXTS)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("specials", ["keep", "hide", "renormalise"])
+def test_the_measures_equal_a_plain_reference_on_the_same_maps(bundled, specials, kind, tolerance):
+    if specials == "renormalise":  # the view of the reference brings its rows back to 1 in float32
+        tolerance = 1e-6
+    for text in TEXTS:
+        maps = capture(bundled, *([text] if isinstance(text, str) else text))
+        wanted = reference(maps, specials)
+        tokens = maps.queries
+        rows = rows_of(bundled, [{"input_ids": tokens.ids.tolist()}], [tokens.segment.tolist()])
+        prepared = plan(replace(rows, kinds=rows.kinds.to(kind)), specials)
+        counts = prepared.counts[0, :, None].double()
+        for layer, weights in enumerate(maps.weights):
+            found = measure(torch.from_numpy(weights)[None].to(kind), None, prepared)[0].double() / counts
+            for name, row in zip(MEASURES, found.numpy(), strict=True):
+                total, count = wanted[name]
+                if count:
+                    np.testing.assert_allclose(
+                        row, total[layer] / count, rtol=tolerance, atol=tolerance, err_msg=name
+                    )
+                else:
+                    assert np.isnan(row).all()
 
 
 @pytest.mark.parametrize("specials", ["keep", "renormalise"])

@@ -208,6 +208,66 @@ def test_gates_scale_while_recording_too(encoder):
     torch.testing.assert_close(weights[1].sum(-1), torch.ones_like(weights[1].sum(-1)))  # what it sees, not 0
 
 
+def vectors_of(network, inputs, **readers):
+    """Return what the network says first, and each layer's (number, queries, keys, values, scale)."""
+    layers = []
+    with torch.no_grad():
+        said = run(network, inputs, Probe(on_vectors=lambda *vectors: layers.append(vectors), **readers))
+    return said[0], layers
+
+
+@pytest.mark.parametrize("lengths", [[LONG], [LONG, SHORT, 3]], ids=["alone", "padded"])
+def test_reading_the_vectors_alone_changes_no_bit(network, lengths):
+    inputs = tiny.batch_of(network, lengths)
+    said, layers = vectors_of(network, inputs)
+    assert torch.equal(said, passed(network, inputs))
+    gates = torch.ones(1, *shape_of(network))
+    gates[0, 1, 2] = 0
+    gated, _ = vectors_of(network, inputs, gates=gates)
+    assert torch.equal(gated, passed(network, inputs, gates))
+    count, heads = shape_of(network)
+    width = network.config.hidden_size // heads
+    assert [layer for layer, *_ in layers] == list(range(count))
+    for _, query, key, value, scale in layers:
+        assert query.shape == key.shape == value.shape == (len(lengths), heads, max(lengths), width)
+        assert scale == pytest.approx(width**-0.5)
+
+
+def test_the_vectors_are_those_that_the_weights_come_from(encoder):
+    inputs = tiny.batch_of(encoder, [LONG])
+    order, maps = [], []
+
+    def keep(layer, weights, mask):
+        order.append(("weights", layer))
+        maps.append((weights.clone(), mask))
+
+    def note(layer, *_):
+        order.append(("vectors", layer))
+
+    said, layers = vectors_of(encoder, inputs, on_weights=keep)
+    expected, weights = recorded(encoder, inputs)
+    assert torch.equal(said, expected)
+    for (_, query, key, value, scale), (seen, mask), plain in zip(layers, maps, weights, strict=True):
+        scores = query @ key.transpose(2, 3) * scale
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        torch.testing.assert_close(torch.softmax(scores, dim=-1), plain, atol=1e-6, rtol=0)
+        assert torch.equal(seen, plain)
+        assert (value - key).abs().max() > 1e-2
+    order.clear()
+    run(encoder, inputs, Probe(on_weights=keep, on_vectors=note))
+    assert order == [(what, layer) for layer in range(len(layers)) for what in ("vectors", "weights")]
+
+
+def test_the_keys_of_modernbert_come_rotated_by_their_position():
+    """Equal tokens have equal values everywhere in layer 0, and keys that differ by their position."""
+    network = tiny.tiny_network("modernbert")
+    inputs = {"input_ids": torch.full((1, 5), 7), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
+    _, ((_, _, key, value, _), *_) = vectors_of(network, inputs)
+    torch.testing.assert_close(value[0, :, 0], value[0, :, 3], atol=1e-6, rtol=0)
+    assert (key[0, :, 0] - key[0, :, 3]).abs().max() > 1e-2
+    torch.testing.assert_close(key[0, :, 0].norm(dim=-1), key[0, :, 3].norm(dim=-1))
+
+
 @pytest.mark.parametrize("shape", [(1, 3, 5), (1, 2, 4), (1, 4, 3)])
 def test_gates_of_a_wrong_shape_are_refused(shape):
     network = tiny.tiny_network("bert")

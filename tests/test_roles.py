@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.collection import HeadStatistics, summarise
-from analysis.measures import MEASURES
+from analysis.collection import summarise
+from analysis.findings import MEASURES, HeadStatistics
 from analysis.roles import RULES, Rule, roles, scores
 from analysis.texts import sample
 

@@ -138,3 +138,9 @@ def test_without_a_network_a_data_set_is_refused_in_one_sentence():
 def test_no_other_address_is_asked(path):
     with pytest.raises(FileError, match="is no file of the hub"):
         read_texts(path, ["a"])
+
+
+def test_a_header_of_numbers_can_be_a_header():
+    data = b"0,1\nOne.,Two.\n"
+    assert read_texts("a.csv", ["1"], data=data) == ["1", "Two."]
+    assert read_texts("a.csv", ["1"], data=data, by_number=False) == ["Two."]

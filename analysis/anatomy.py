@@ -1,0 +1,55 @@
+"""Where each architecture keeps the matrices of its attention, in the names of transformers' own modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch.nn import Linear
+from transformers import PreTrainedModel
+
+from analysis.messages import ModelError
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """Names of the modules of one architecture.
+
+    layers: from the base model to the list of its layers, or of the groups that share one layer
+    output: from one of these to W_O, which joins the contexts of the heads
+    """
+
+    layers: str
+    output: str
+
+
+_BERT = Anatomy(layers="encoder.layer", output="attention.output.dense")
+ANATOMIES = {  # by config.model_type
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "camembert": _BERT,
+    "electra": _BERT,
+    "distilbert": Anatomy(layers="transformer.layer", output="attention.out_lin"),
+    "albert": Anatomy(layers="encoder.albert_layer_groups", output="albert_layers.0.attention.dense"),
+    "modernbert": Anatomy(layers="layers", output="attn.Wo"),
+}
+
+
+def output_projection(network: PreTrainedModel, layer: int) -> Linear:
+    """Return W_O of one layer: its weight is [model, model], columns h·head_dim and on belong to head h.
+
+    With a head for a task or without. The layers of ALBERT share theirs. Raises ModelError for an
+    architecture that is not in the table.
+    """
+    anatomy = ANATOMIES.get(network.config.model_type)
+    if anatomy is None:
+        raise ModelError(
+            "Where {architecture} keeps the matrices of its attention is not known here. "
+            "Choose a model of one of these kinds: {kinds}.",
+            architecture=type(network).__name__,
+            kinds=", ".join(ANATOMIES),
+        )
+    kept = network.base_model.get_submodule(anatomy.layers)
+    # ALBERT's own rule for the group of a layer, rounding included; one layer each elsewhere.
+    place = int(layer / (network.config.num_hidden_layers / len(kept)))
+    return kept[place].get_submodule(anatomy.output)
