@@ -2,21 +2,34 @@
 
 The rooms, from the script to the numbers:
 
-    app           the router: the list of pages, the sidebar
-    views/        one script a page: read controls, call, draw
-    sidebar       the model and the language
-    inputs        the sentence boxes, and how tokens are shown
-    panels        the grid of heads and the row of words, as pages draw them
-    pictures      the pictures of the Attention page
-    tables        the numbers behind them
-    downloads     results -> files
-    figures       numbers -> Plotly figures, pure functions
-    tiles         many heads as small maps in one figure
-    colours       the scales, and ink that can be read on them
-    components/   the grid of heads and the words of a sentence, in the browser
-    reading       what the page is reading: a source, a text, the units shown
-    cache         the only place that caches: models, maps, tables
-    state         session keys, each named once, and what a link carries
-    examples      the sentences to start from
-    text          _(): the language of the page
+    app            the router: the list of pages, the sidebar, the progress of long work
+    views/         one script a page: read controls, call, draw
+    sidebar        the model, what it is compared with, and the language
+    inputs         the sentence boxes, and how tokens are shown
+    corpus         the texts that heads are measured on
+    panels         the grid of heads and the row of words, as pages draw them
+    pictures       the pictures of the Attention page
+    lenses         what stands beside the raw weights there: lines, norms, rollout, why
+    head_panels    the panels of the Heads page
+    head_tables    its lists, tables, files and rules
+    compare_texts  Compare: word laid over word
+    compare_heads  Compare: over many texts
+    tables         the numbers behind the pictures
+    downloads      results -> files
+    figures        maps -> Plotly figures, pure functions
+    head_figures   many heads in one figure
+    lens_figures   two vectors and their products
+    tiles          many heads as small maps in one figure
+    colours        the scales, and ink that can be read on them
+    components/    the grid of heads, the words of a sentence and the lines, in the browser
+    naming         what measures and roles are called, and how numbers are written
+    reading        what the page is reading: a source, a text, the units shown
+    measuring      what is measured of the heads over many texts, as jobs
+    jobs           long work in a thread: progress, cancel, result
+    cache          the only place that caches: models, maps, tables
+    state          how a session's choices change, into its link and from it
+    thresholds     the rules of the roles, as a session moved them
+    keys           session keys, each named once, and what a link carries
+    examples       the sentences to start from
+    text           _(): the language of the page
 """

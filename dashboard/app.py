@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run dashboard/app.py` puts only dashboard/ there
     sys.path.insert(0, str(ROOT))
 
-from dashboard import sidebar, state  # noqa: E402
+from dashboard import jobs, sidebar, state  # noqa: E402
 from dashboard.text import _  # noqa: E402
 
 VIEWS = Path(__file__).parent / "views"
@@ -20,8 +20,13 @@ st.set_page_config(page_title="Headroom", page_icon=str(VIEWS.parent / "icon.png
 pages = {
     "home": st.Page(VIEWS / "home.py", title=_("Home"), default=True),
     "attention": st.Page(VIEWS / "attention.py", title=_("Attention"), url_path="attention"),
+    "heads": st.Page(VIEWS / "heads.py", title=_("Heads"), url_path="heads"),
+    "compare": st.Page(VIEWS / "compare.py", title=_("Compare"), url_path="compare"),
 }
-page = st.navigation({"": [pages["home"]], _("Look"): [pages["attention"]]})
+page = st.navigation({"": [pages["home"]], _("Look"): [pages["attention"], pages["heads"], pages["compare"]]})
 state.start(page.url_path)
 sidebar.draw()
-page.run()
+try:
+    page.run()
+finally:  # a page may stop early, and what it started is told all the same
+    jobs.banner()

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import streamlit as st
 
-from analysis.maps import AttentionMaps, Specials, Units, in_units, pool, with_specials
+from analysis.maps import AttentionMaps, Head, Specials, Units, in_units, pool, with_specials
 
 if TYPE_CHECKING:
+    from analysis.lenses import HeadVectors
     from analysis.models import Model
     from analysis.toy import Toy
 
@@ -107,16 +108,46 @@ def maps(key: str, text: str, pair: str | None, units: Units) -> AttentionMaps:
     return found
 
 
+@st.cache_resource(max_entries=3, show_spinner=False)
+def lens_maps(key: str, text: str, pair: str | None, units: Units, lens: str) -> AttentionMaps:
+    """Return the maps of a text through a lens: "norms", or "rollout", which has one map a layer."""
+    from analysis.lenses import lengths, norm_weighted, rollout
+
+    whole = maps(key, text, pair, "pieces")
+    if lens == "rollout":
+        found = rollout(whole)
+    else:
+        found = norm_weighted(whole, lengths(_one_thread(key), text, pair))
+    found = in_units(found, units)
+    found.weights.setflags(write=False)
+    return found
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def head_vectors(key: str, text: str, pair: str | None, head: Head) -> HeadVectors:
+    """Return the queries and keys of one head on a text, by pieces; shared, never changed."""
+    from analysis.lenses import head_vectors
+
+    return head_vectors(_one_thread(key), text, pair, head)
+
+
 def _capture(key: str, text: str, pair: str | None) -> AttentionMaps:
+    from analysis.capture import capture
+
+    return capture(_one_thread(key), text, pair)
+
+
+def _one_thread(key: str) -> Model | Toy:
+    """Return the source ``key`` for a pass in this thread of a session.
+
+    A small pass gains nothing from a second thread and loses much while the browser is busy. Threads of
+    sessions come and go, and torch counts per thread, so it is said each time.
+    """
     opened = source(*parts_of(key))
     import torch
 
-    from analysis.capture import capture
-
-    # A small pass gains nothing from a second thread and loses much while the browser is busy. Threads of
-    # sessions come and go, and torch counts per thread, so it is said each time.
     torch.set_num_threads(1)
-    return capture(opened, text, pair)
+    return opened
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

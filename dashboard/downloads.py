@@ -12,6 +12,7 @@ import streamlit as st
 
 from analysis.export import to_bytes
 from analysis.maps import AttentionMaps
+from dashboard import lenses
 from dashboard.text import _
 
 MOST_ROWS = 2_000_000  # weights in the long form; above, a file that no spreadsheet opens
@@ -20,25 +21,30 @@ EXPORT_CONFIG = {"showSendToCloud": False, "displaylogo": False}
 
 
 def attention_menu(
-    shown: Sequence[AttentionMaps], every: AttentionMaps, figures: Sequence[tuple[str, go.Figure]]
+    shown: Sequence[AttentionMaps],
+    every: AttentionMaps,
+    figures: Sequence[tuple[str, go.Figure]],
+    lens: str = "weights",
 ) -> None:
-    """Offer the maps as they are shown, one head each, the pictures, and all heads."""
+    """Offer the maps as they are shown, one head each and through a lens, the pictures, and all heads."""
+    through = "" if lens == "weights" else f"-{lens}"
     with st.popover(_("Download"), icon=":material/download:"):
         for one in shown:
-            st.markdown(_("**{head}**, as shown").format(head=one.first))
+            st.markdown(_("**{head}**, as shown").format(head=lenses.title(lens, one.first)))
             with st.container(horizontal=True):
                 for suffix in (".csv", ".json", ".npz"):
-                    _button(suffix, partial(to_bytes, one, suffix), _file(every, str(one.first)))
+                    name = _attention_file(every, f"{one.first}{through}")
+                    file_button(suffix, partial(to_bytes, one, suffix), name)
         st.markdown(_("**The pictures**, for a browser without a network"))
         heads = " ".join(str(one.first) for one in shown)
         title = f"{every.source}: {' / '.join(every.queries.texts)}"
-        _button(".html", partial(to_html, figures, title), _file(every, heads))
+        file_button(".html", partial(to_html, figures, title), _attention_file(every, heads))
         st.markdown(_("**All heads**, special tokens kept"))
         with st.container(horizontal=True):
-            _button(".npz", partial(to_bytes, every, ".npz"), _file(every, "all"))
+            file_button(".npz", partial(to_bytes, every, ".npz"), _attention_file(every, "all"))
             if every.weights.size <= MOST_ROWS:
                 for suffix in (".csv", ".json"):
-                    _button(suffix, partial(to_bytes, every, suffix), _file(every, "all"))
+                    file_button(suffix, partial(to_bytes, every, suffix), _attention_file(every, "all"))
             else:
                 st.caption(
                     _("{count:,} weights are too many for a table: NPZ holds them all.").format(
@@ -61,12 +67,14 @@ def to_html(figures: Sequence[tuple[str, go.Figure]], name: str) -> bytes:
     ).encode()
 
 
-def _button(suffix: str, data: Callable[[], bytes], name: str) -> None:
+def file_button(suffix: str, data: Callable[[], bytes], name: str) -> None:
+    """Draw the button for one file, which is built when it is pressed."""
     kinds = {
         ".csv": "text/csv",
         ".json": "application/json",
         ".npz": "application/octet-stream",
         ".html": "text/html",
+        ".parquet": "application/vnd.apache.parquet",
     }
     st.download_button(
         suffix[1:].upper(),
@@ -78,6 +86,10 @@ def _button(suffix: str, data: Callable[[], bytes], name: str) -> None:
     )
 
 
-def _file(maps: AttentionMaps, part: str) -> str:
-    model = re.sub(r"[^\w.-]+", "-", maps.source)
-    return f"attention-{model}-{re.sub(r'[· ]+', '-', part)}"
+def _attention_file(maps: AttentionMaps, part: str) -> str:
+    return file_name("attention", maps.source, part)
+
+
+def file_name(*parts: str) -> str:
+    """Return a name for a file without its ending: letters, digits, dots and hyphens only."""
+    return "-".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts)

@@ -24,3 +24,15 @@ EXAMPLES = (
     Example("The cat and the dog and the bird slept.", None, "slept", "bird"),
     Example("Anak itu membaca buku di bawah pohon.", "Pohon itu rindang.", "pohon", "Pohon"),
 )
+
+# Two sentences that differ in one word, which the Compare page lays over each other.
+MINIMAL_PAIRS = (
+    ("She did say that he was wrong.", "She did not say that he was wrong."),
+    ("The key to the cabinets is here.", "The keys to the cabinets are here."),
+    (
+        "The animal didn't cross the street because it was too tired.",
+        "The animal didn't cross the street because it was too wide.",
+    ),
+    ("He sat by the bank of the river.", "He sat by the bank of the city."),
+    ("Dia makan nasi karena lapar.", "Dia tidak makan nasi karena kenyang."),
+)

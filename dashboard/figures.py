@@ -36,18 +36,24 @@ MARGIN = {"l": 10, "r": 10, "t": 10, "b": 10}
 
 
 def head_map(
-    one: AttentionMaps, *, query: int | None = None, key: int | None = None, narrow: bool = False
+    one: AttentionMaps,
+    *,
+    query: int | None = None,
+    key: int | None = None,
+    narrow: bool = False,
+    colour_name: str | None = None,
 ) -> go.Figure:
     """Return the heatmap of one head, query x key, with exact values on hover.
 
     ``one`` holds a single head, [1, 1, query, key]. The row of ``query`` and its cell at ``key`` are
-    outlined. ``narrow`` names fewer keys, for a figure beside others. Up to 1,600 cells can be clicked: their points are numbered row by row.
+    outlined. ``narrow`` names fewer keys, for a figure beside others. ``colour_name`` says what the colour is, if
+    not attention. Up to 1,600 cells can be clicked: their points are numbered row by row.
     """
     weights = one.weights[0, 0]
     traces = [_heat(weights, one.queries, one.keys, attention_scale(), (0, 1))]
     if 0 < weights.size <= MOST_MARKERS:
         traces.append(_markers(weights, one.queries, one.keys))
-    traces.append(colour_bar(attention_stops(), (0, 1), ATTENTION_TICKS, _("attention")))
+    traces.append(colour_bar(attention_stops(), (0, 1), ATTENTION_TICKS, colour_name or _("attention")))
     outlines = []
     if query is not None:
         outlines.append(_outline((-0.5, len(one.keys) - 0.5), query))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import state
+from dashboard import keys, state
 from dashboard.examples import EXAMPLES
 from dashboard.text import _, language
 
@@ -14,9 +14,9 @@ MOST_LETTERS = 20_000  # several times what any of the models reads
 
 def sentences() -> None:
     """Draw the box for a sentence, the examples to pick, and a second box for a pair."""
-    pair = st.session_state[state.PAIR]
+    pair = st.session_state[keys.PAIR]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        _text_box(_("Sentence"), "text.box", st.session_state[state.TEXT])
+        _text_box(_("Sentence"), "text.box", st.session_state[keys.TEXT])
         _example_box()
         if pair is None:
             st.button(_("Add a second"), icon=":material/add:", key="pair.add", on_click=_add_pair)
@@ -30,7 +30,7 @@ def token_controls(is_pair: bool) -> None:
     """Draw the choices of how tokens are shown: special tokens, words or pieces, and a pair's blocks."""
     with st.container(horizontal=True):
         state.choose(
-            state.SPECIALS,
+            keys.SPECIALS,
             _("Special tokens"),
             {"keep": _("keep"), "hide": _("hide"), "renormalise": _("renormalise")},
             help=_(
@@ -39,7 +39,7 @@ def token_controls(is_pair: bool) -> None:
             ),
         )
         state.choose(
-            state.UNITS,
+            keys.UNITS,
             _("Units"),
             {"words": _("words"), "pieces": _("pieces")},
             help=_(
@@ -49,7 +49,7 @@ def token_controls(is_pair: bool) -> None:
         )
         if is_pair:
             names = {"all": _("all"), "AA": "A → A", "AB": "A → B", "BA": "B → A", "BB": "B → B"}
-            state.choose(state.BLOCK, _("Sentences"), names)
+            state.choose(keys.BLOCK, _("Sentences"), names)
 
 
 def _text_box(label: str, key: str, value: str) -> None:
@@ -58,14 +58,14 @@ def _text_box(label: str, key: str, value: str) -> None:
 
 
 def _take_boxes() -> None:
-    pair = st.session_state.get("pair.box") if st.session_state[state.PAIR] is not None else None
+    pair = st.session_state.get("pair.box") if st.session_state[keys.PAIR] is not None else None
     state.take_text(st.session_state["text.box"], pair)
 
 
 def _example_box() -> None:
     """Offer the shipped sentences; the box shows which one is read, or none."""
     key = f"{EXAMPLE_BOX}.{language()}"
-    st.session_state[key] = st.session_state[state.EXAMPLE]
+    st.session_state[key] = st.session_state[keys.EXAMPLE]
 
     def take() -> None:
         if st.session_state[key]:
@@ -88,8 +88,8 @@ def _example_name(number: int) -> str:
 
 
 def _add_pair() -> None:
-    state.take_text(st.session_state[state.TEXT], "")
+    state.take_text(st.session_state[keys.TEXT], "")
 
 
 def _remove_pair() -> None:
-    state.take_text(st.session_state[state.TEXT], None)
+    state.take_text(st.session_state[keys.TEXT], None)

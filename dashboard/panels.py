@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
@@ -10,7 +12,7 @@ import streamlit as st
 from analysis.maps import Floats, Head
 from analysis.tokens import clip
 from dashboard import state
-from dashboard.colours import attention_stops, colour, ink
+from dashboard.colours import colour, ink
 from dashboard.components.grid import Cell, grid
 from dashboard.components.words import Word, words
 from dashboard.reading import Reading
@@ -24,7 +26,13 @@ STYLE = (
     "<style>.xtick text,.ytick text,.xtitle,.ytitle,.cbtitle text,.colorbar text,.annotation-text"
     "{fill:currentColor!important}"
     "[data-testid=stCaptionContainer]{opacity:.8!important}"
-    "[data-testid=stMainBlockContainer]{padding-left:2.5rem;padding-right:2.5rem}</style>"
+    "[data-testid=stMainBlockContainer]{padding-left:2.5rem;padding-right:2.5rem}"
+    # Sentences as buttons start at the left, as text does.
+    "[data-testid=stBaseButton-tertiary]{text-align:left;justify-content:flex-start}"
+    # The progress of long work floats in a corner, so that nothing moves when it comes and goes.
+    ".st-key-jobs{position:fixed;right:1.2rem;bottom:1.2rem;z-index:99;width:min(400px,90vw);padding:.6rem 1rem;"
+    "border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:8px;"
+    "background:var(--st-secondary-background-color);box-shadow:0 2px 12px rgb(0 0 0/.25)}</style>"
 )
 
 
@@ -34,37 +42,84 @@ def title(name: str, question: str) -> None:
     st.subheader(f"{name} :gray[:small[{question}]]", anchor=False)
 
 
+@dataclass(frozen=True)
+class Scale:
+    """How a grid is coloured: from 0 to ``most``, or from -most to most where it shows differences."""
+
+    most: float = 1.0
+    root: bool = False  # by the square root, as weights are coloured everywhere
+    differences: bool = False
+
+    def share(self, value: float) -> float:
+        """Return where on the colours ``value`` stands, 0 to 1."""
+        part = min(abs(value) / self.most, 1.0) ** (0.5 if self.root else 1.0)
+        return 0.5 + math.copysign(part, value) / 2 if self.differences else part
+
+    def ticks(self) -> list[float]:
+        """Return the values to name beside the colours."""
+        parts = (0.0, 0.02, 0.1, 0.25, 0.5, 1.0) if self.root else (0.0, 0.25, 0.5, 0.75, 1.0)
+        if self.differences:
+            parts = (-1.0, -0.25, 0.0, 0.25, 1.0) if self.root else (-1.0, -0.5, 0.0, 0.5, 1.0)
+        return [part * self.most for part in parts]
+
+    @property
+    def colours(self) -> str:
+        return "RdBu" if self.differences else "Viridis"
+
+
+ROOT = Scale(root=True)
+
+
 def head_grid(
     values: Floats,
     *,
     meaning: str,
     chosen: Head | None,
     key: str,
-    root: bool = False,
+    scale: Scale = Scale(),
+    letters: np.ndarray | None = None,
+    notes: Sequence[Sequence[str]] | None = None,
+    pale: np.ndarray | None = None,
     on_choose: Callable[[int, int], None] = state.choose_head,
 ) -> None:
-    """Draw the grid of heads coloured by ``values`` [layer, head] in 0 to 1, and let a head be chosen.
+    """Draw the grid of heads coloured by ``values`` [layer, head], and let a head be chosen.
 
     meaning: what the colour says, for readers of the screen and as the name of the grid
-    root: colour by the square root, as weights are coloured everywhere
+    letters: [layer, head] what is printed in the cells instead of the values
+    notes: [layer][head] what is said of a cell beside its value
+    pale: [layer, head] which cells are smaller than noise
     """
-    printed = values.shape[1] <= MOST_PRINTED
-    cells = [
-        [_cell(float(value), Head(layer, head), meaning, printed, root) for head, value in enumerate(row)]
-        for layer, row in enumerate(values)
-    ]
+    layers, heads = values.shape
+    said = [[meaning] * heads] * layers if notes is None else notes
+    cells = []
+    for layer, row in enumerate(values):
+        texts = _printed(row) if letters is None else list(letters[layer])
+        cells.append(
+            [
+                _cell(
+                    float(value),
+                    Head(layer, head),
+                    said[layer][head],
+                    texts[head],
+                    scale,
+                    pale is not None and bool(pale[layer, head]),
+                )
+                for head, value in enumerate(row)
+            ]
+        )
     outlined = None if chosen is None else (chosen.layer, chosen.index)
     grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
-    _scale(root)
+    _scale(scale)
 
 
-def _scale(root: bool) -> None:
+def _scale(scale: Scale) -> None:
     """Draw the scale of the grid's colours, with the values where their colours stand."""
-    stops = ", ".join(shade for _share, shade in attention_stops())
-    ticks = (0.0, 0.02, 0.1, 0.25, 0.5, 1.0) if root else (0.0, 0.25, 0.5, 0.75, 1.0)
+    stops = ", ".join(colour(scale.colours, i / 16) for i in range(17))
+    ticks = scale.ticks()
     marks = "".join(
-        f"<span style='position:absolute;left:{100 * (tick**0.5 if root else tick):.1f}%;"
-        f"transform:translateX(-{100 * (tick == 1) + 50 * (0 < tick < 1):.0f}%)'>{tick:g}</span>"
+        f"<span style='position:absolute;left:{100 * scale.share(tick):.1f}%;"
+        f"transform:translateX(-{100 * (tick == ticks[-1]) + 50 * (ticks[0] < tick < ticks[-1]):.0f}%)'>"
+        f"{f'{tick:.3g}'.replace('-', '−')}</span>"
         for tick in ticks
     )
     st.html(
@@ -74,14 +129,14 @@ def _scale(root: bool) -> None:
     )
 
 
-def waiting_grid(layers: int, heads: int) -> None:
-    """Draw a greyed grid while the model is being opened."""
+def waiting_grid(layers: int, heads: int, label: str | None = None, key: str = "grid.waiting") -> None:
+    """Draw a greyed grid while the model is being opened, or while what ``label`` says is under way."""
     pale = Cell(fill="rgba(128,128,128,0.15)", ink="#000000", text="", title=_("not there yet"))
     grid(
         [[pale] * heads] * layers,
         chosen=None,
-        label=_("Opening the model …"),
-        key="grid.waiting",
+        label=label or _("Opening the model …"),
+        key=key,
         on_choose=_nothing,
     )
 
@@ -106,12 +161,25 @@ def word_row(
     words(items, chosen=query, label=_("Words: choose the query"), key=key, on_choose=on_choose)
 
 
-def _cell(value: float, head: Head, meaning: str, printed: bool, root: bool) -> Cell:
+def _printed(row: Floats) -> list[str]:
+    """Return the values of one layer as they fit into their cells; nothing where there are too many."""
+    if len(row) > MOST_PRINTED:
+        return [""] * len(row)
+    return [_short(float(value)) for value in row]
+
+
+def _short(value: float) -> str:
+    if abs(value) >= 0.995:
+        return f"{value:.1f}".replace("-", "−")
+    return f"{value:.2f}".replace("0.", ".", 1).replace("-", "−")
+
+
+def _cell(value: float, head: Head, note: str, text: str, scale: Scale, pale: bool) -> Cell:
     if np.isnan(value):
         return Cell(fill="transparent", ink="inherit", text="", title=f"{head}: –")
-    fill = colour("Viridis", value**0.5 if root else value)
-    text = (f"{value:.2f}".removeprefix("0") if value < 0.995 else f"{value:.1f}") if printed else ""
-    return Cell(fill=fill, ink=ink(fill), text=text, title=f"{head}: {value:.3f} · {meaning}")
+    fill = colour(scale.colours, scale.share(value))
+    title = f"{head}: {value:.3f} · {note}" + (" · " + _("smaller than noise") if pale else "")
+    return Cell(fill=fill, ink=ink(fill), text=text, title=title, mark="pale" if pale else "")
 
 
 def _nothing(layer: int, head: int) -> None:

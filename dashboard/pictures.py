@@ -8,7 +8,7 @@ import streamlit as st
 
 from analysis.maps import AttentionMaps, Block, Head, block, strongest
 from analysis.tokens import clip
-from dashboard import state
+from dashboard import keys, lenses, state
 from dashboard.figures import difference_map, head_map
 from dashboard.reading import Reading
 from dashboard.text import _, escape
@@ -21,27 +21,35 @@ MOST_ACROSS = 6  # small maps in a row where one layer is shown
 
 def view_controls() -> str:
     """Draw the choice of picture and return it."""
-    names = {"map": _("map"), "heads": _("all heads"), "beside": _("beside")}
-    return state.choose(state.VIEW, _("View"), names)
+    names = {
+        "map": _("map"),
+        "lines": _("lines"),
+        "heads": _("all heads"),
+        "beside": _("beside"),
+        "why": _("why"),
+    }
+    return state.choose(keys.VIEW, _("View"), names)
 
 
-def part(reading: Reading, head: Head) -> AttentionMaps:
+def part(reading: Reading, head: Head, lens: str = "weights") -> AttentionMaps:
     """Return the map of one head as its picture shows it: the block of the pair that is chosen, or all."""
-    return block(reading.view(head), _block(reading))
+    return block(reading.view(head, lens), _block(reading))
 
 
 def _block(reading: Reading) -> Block:
-    return st.session_state[state.BLOCK.key] if reading.maps.is_pair else "all"
+    return st.session_state[keys.BLOCK.key] if reading.maps.is_pair else "all"
 
 
-def map_picture(reading: Reading, head: Head, query: int, key: int) -> list[Figure]:
+def map_picture(reading: Reading, head: Head, query: int, key: int, lens: str) -> list[Figure]:
     """Draw the chosen head's map, or one block of it; a click on a cell chooses its query and key."""
-    one = part(reading, head)
-    rows, columns = _positions(reading.view(head), _block(reading))
-    figure = head_map(one, query=_index(rows, query), key=_index(columns, key))
+    one = part(reading, head, lens)
+    rows, columns = positions(reading)
+    figure = head_map(
+        one, query=_index(rows, query), key=_index(columns, key), colour_name=lenses.colour_name(lens)
+    )
 
     def choose() -> None:
-        point = _clicked("attention.map", len(rows) * len(columns))
+        point = clicked("attention.map", len(rows) * len(columns))
         if point is not None:
             row, column = divmod(point, len(columns))
             state.choose_link(query=reading.places[rows[row]], key=reading.places[columns[column]])
@@ -54,13 +62,35 @@ def map_picture(reading: Reading, head: Head, query: int, key: int) -> list[Figu
         config=CHART,
         alt=_map_alt(one, head),
     )
-    return [(str(head), figure)]
+    return [(lenses.title(lens, head), figure)]
+
+
+def lines_view(reading: Reading, head: Head, query: int, lens: str) -> list[Figure]:
+    """Draw the lines of the chosen head and of those added to it; the map stands for them in a file."""
+    if lens != "rollout":
+        lenses.lines_controls(reading, head)
+    heads = [head, *lenses.further_heads(reading, head, lens)]
+    shown = [(lenses.title(lens, which), part(reading, which, lens)) for which in heads]
+    lenses.lines_picture(reading, shown, *positions(reading), query)
+    return [(name, head_map(one, colour_name=lenses.colour_name(lens))) for name, one in shown]
+
+
+def why_view(reading: Reading, head: Head, query: int, key: int) -> list[Figure]:
+    """Draw why the query looks at the key."""
+    name, figure = lenses.why_picture(reading, head, query, key)
+    st.plotly_chart(
+        figure,
+        key="attention.why",
+        config=CHART,
+        alt=_("Products of the query's and the key's vectors by dimension; they sum to the score."),
+    )
+    return [(name, figure)]
 
 
 def scope_controls(chosen: Head) -> str:
     """Draw the choice between the heads of the chosen layer and those of the whole model."""
     names = {"layer": _("layer {layer}").format(layer=chosen.layer), "model": _("the whole model")}
-    return state.choose(state.SCOPE, _("Heads of"), names)
+    return state.choose(keys.SCOPE, _("Heads of"), names)
 
 
 def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
@@ -79,7 +109,7 @@ def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
     figure = all_heads(picked, names, notes, chosen)
 
     def choose() -> None:
-        point = _clicked("attention.heads", len(names) * len(names[0]))
+        point = clicked("attention.heads", len(names) * len(names[0]))
         if point is not None:
             row, column = divmod(point, len(names[0]))
             state.choose_head(names[row][column].layer, names[row][column].index)
@@ -98,7 +128,7 @@ def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
     return [(title, figure)]
 
 
-def _clicked(chart: str, count: int) -> int | None:
+def clicked(chart: str, count: int) -> int | None:
     """Return which of a chart's ``count`` points was just clicked; None for none, the choice before it stays."""
     points = st.session_state[chart]["selection"]["points"]
     index = points[0].get("point_index") if points else None
@@ -114,11 +144,12 @@ def _even_split(heads: int) -> int:
     return most if most > 2 else heads
 
 
-def beside_controls(reading: Reading, head: Head) -> Head:
+def beside_controls(reading: Reading) -> Head:
     """Draw the boxes that choose the second head, and return it."""
-    heads = reading.maps.heads
-    layer = state.number_box(_("Second layer"), state.LAYER_B, reading.maps.layers, head.layer, width=110)
-    index = state.number_box(_("Second head"), state.HEAD_B, heads, (head.index + 1) % heads, width=110)
+    layers, heads = reading.maps.layers, reading.maps.heads
+    second = state.second_head(layers, heads)
+    layer = state.number_box(_("Second layer"), keys.LAYER_B, layers, second.layer, width=110)
+    index = state.number_box(_("Second head"), keys.HEAD_B, heads, second.index, width=110)
     return Head(layer, index)
 
 
@@ -132,7 +163,7 @@ def say_difference(reading: Reading, head: Head, second: Head) -> None:
     if not change.size:
         return
     query, key = strongest(change)
-    rows, columns = _positions(reading.view(head), _block(reading))
+    rows, columns = positions(reading)
     names = reading.names
     st.markdown(
         _("They differ most at **{query}** → **{key}**: {first} has {a:.2f}, {second} has {b:.2f}.").format(
@@ -166,12 +197,13 @@ def beside_picture(reading: Reading, head: Head, second: Head) -> list[Figure]:
     return [(title, figure) for title, figure, _alt in panels]
 
 
-def _positions(one: AttentionMaps, name: Block) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units that stand in the rows and columns of a block."""
+def positions(reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """Return the units that stand in the rows and columns of the picture: of the block that is chosen, or all."""
+    name, tokens = _block(reading), reading.tokens
     if name == "all":
-        return np.arange(len(one.queries)), np.arange(len(one.keys))
+        return np.arange(len(tokens)), np.arange(len(tokens))
     sides = ["AB".index(side) for side in name]
-    return np.flatnonzero(one.queries.segment == sides[0]), np.flatnonzero(one.keys.segment == sides[1])
+    return np.flatnonzero(tokens.segment == sides[0]), np.flatnonzero(tokens.segment == sides[1])
 
 
 def _index(positions: np.ndarray, unit: int) -> int | None:

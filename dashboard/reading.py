@@ -12,7 +12,7 @@ import streamlit as st
 from analysis.maps import AttentionMaps, Floats, Head, Specials, Units, strongest, with_specials
 from analysis.statistics import link
 from analysis.tokens import Ints, Tokens, clip
-from dashboard import cache, state
+from dashboard import cache, keys
 from dashboard.examples import EXAMPLES, Example
 
 
@@ -53,9 +53,12 @@ class Reading:
             keys = int(self.maps.at(head).key_counts()[0, self._shown()[query]])
         return math.log2(max(keys, 1))
 
-    def view(self, head: Head) -> AttentionMaps:
-        """Return the map of one head as it is shown."""
-        return with_specials(self.maps.at(head), self.specials)
+    def view(self, head: Head, lens: str = "weights") -> AttentionMaps:
+        """Return the map of one head as it is shown, through a lens; rollout has one map for all heads of a layer."""
+        if lens == "weights":
+            return with_specials(self.maps.at(head), self.specials)
+        seen = cache.lens_maps(self.key, self.text, self.pair, self.units, lens)
+        return with_specials(seen.at(Head(head.layer, 0) if lens == "rollout" else head), self.specials)
 
     def unit(self, place: int | None) -> int | None:
         """Return the unit shown that holds ``place``, or None where it is hidden."""
@@ -101,17 +104,17 @@ def query_and_key(reading: Reading, head: Head) -> tuple[int, int] | None:
     """
     if not len(reading.places):
         return None
-    query, key = (reading.unit(st.session_state[name]) for name in (state.QUERY, state.KEY))
+    query, key = (reading.unit(st.session_state[name]) for name in (keys.QUERY, keys.KEY))
     if query is None or key is None:
-        number = st.session_state[state.EXAMPLE]
+        number = st.session_state[keys.EXAMPLE]
         first = first_link(reading, head, EXAMPLES[number - 1] if number else None)
         query = first[0] if query is None else query
         key = first[1] if key is None else key
         places = int(reading.places[query]), int(reading.places[key])
-        for name, place in zip((state.QUERY, state.KEY), places, strict=True):
+        for name, place in zip((keys.QUERY, keys.KEY), places, strict=True):
             if st.session_state[name] is None:
                 st.session_state[name] = place
-        st.session_state[state.FIRST_LINK] = places
+        st.session_state[keys.FIRST_LINK] = places
     return query, key
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from analysis.messages import HeadroomError
-from dashboard import cache, state
+from dashboard import cache, keys, state
 from dashboard.text import LANGUAGE_KEY, _, escape, language, languages, say_markdown
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from analysis.toy import Toy
 
 BUNDLED, TOY, OTHER = "bundled", "toy", "other"
+BUNDLED_NAME = "all-MiniLM-L6-v2"
 PRESETS = (
     "google-bert/bert-base-uncased",
     "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
@@ -39,23 +40,61 @@ def draw() -> None:
 
 def model_key() -> str:
     """Return the key of the model this session looks at, see `cache.key_of`."""
-    return str(st.session_state[state.MODEL])
+    return str(st.session_state[keys.MODEL])
 
 
 def link_name() -> str | None:
     """Return what a link should say of the model: nothing for the bundled one."""
-    asked = st.session_state.get(state.MODEL_ASKED)
+    asked = st.session_state.get(keys.MODEL_ASKED)
     return asked or (model_key() if model_key() != BUNDLED else None)
+
+
+def model_name(key: str) -> str:
+    """Return what a model is called beside another."""
+    return {BUNDLED: BUNDLED_NAME, TOY: _("toy")}.get(key, key)
+
+
+def second_model() -> str:
+    """Return the key of the model that the chosen one is compared with: what ships or was opened here."""
+    asked = st.session_state[keys.MODEL_B]
+    offered = _second_models()
+    return asked if asked in offered else offered[0]
+
+
+def _second_models() -> list[str]:
+    ready = [BUNDLED, TOY, *cache.opened()]
+    others = [key for key in ready if key != model_key()]
+    return [*(key for key in others if key != TOY), TOY] if TOY in others else others
+
+
+def second_model_box() -> None:
+    """Draw the choice of the model that the chosen one is compared with."""
+    box = f"model.second.{language()}"
+    st.session_state[box] = second_model()
+
+    def keep() -> None:
+        state.acted()
+        st.session_state[keys.MODEL_B] = st.session_state[box]
+
+    st.selectbox(
+        _("Second model"),
+        _second_models(),
+        format_func=model_name,
+        key=box,
+        on_change=keep,
+        width=260,
+        help=_("The models that are open here. Open another one at the left, and it can be chosen here too."),
+    )
 
 
 def is_ready() -> bool:
     """Whether the model has been opened in this session, so that it comes at once."""
-    return st.session_state.get(state.MODEL_READY) == model_key()
+    return st.session_state.get(keys.MODEL_READY) == model_key()
 
 
 def open_model() -> Model | Toy:
     """Open the chosen model and write its facts into the sidebar; a broken one gives way to the bundled."""
-    asked = st.session_state.get(state.MODEL_ASKED)
+    asked = st.session_state.get(keys.MODEL_ASKED)
     if asked:
         _ask(asked)
     try:
@@ -64,10 +103,10 @@ def open_model() -> Model | Toy:
         if model_key() == BUNDLED:
             st.error(say_markdown(error.message))
             st.stop()
-        st.session_state[state.MODEL_ERROR] = error.message
-        st.session_state[state.MODEL] = BUNDLED
+        st.session_state[keys.MODEL_ERROR] = error.message
+        st.session_state[keys.MODEL] = BUNDLED
         st.rerun()
-    st.session_state[state.MODEL_READY] = model_key()
+    st.session_state[keys.MODEL_READY] = model_key()
     with st.sidebar:
         st.caption(_facts(model))
         for note in getattr(model, "notes", ()):
@@ -76,14 +115,14 @@ def open_model() -> Model | Toy:
 
 
 def _settle_model() -> None:
-    if state.MODEL in st.session_state:
+    if keys.MODEL in st.session_state:
         return
-    st.session_state[state.MODEL] = BUNDLED
-    asked = st.query_params.get(state.MODEL)
+    st.session_state[keys.MODEL] = BUNDLED
+    asked = st.query_params.get(keys.MODEL)
     if asked in (TOY, *cache.opened()):
-        st.session_state[state.MODEL] = asked
+        st.session_state[keys.MODEL] = asked
     elif asked and asked != BUNDLED:
-        st.session_state[state.MODEL_ASKED] = asked
+        st.session_state[keys.MODEL_ASKED] = asked
 
 
 def _model_box() -> None:
@@ -106,7 +145,7 @@ def _model_box() -> None:
     )
     if st.session_state[key] == OTHER:
         _other_box(key)
-    error = st.session_state.get(state.MODEL_ERROR)
+    error = st.session_state.get(keys.MODEL_ERROR)
     if error:
         st.error(say_markdown(error))
 
@@ -138,16 +177,16 @@ def _other_box(box: str) -> None:
 def try_source(key: str) -> bool:
     """Open ``key`` and look at it from now on; where it cannot be opened, say why and stay."""
     state.acted()
-    st.session_state[state.MODEL_ERROR] = None
-    st.session_state[state.MODEL_ASKED] = None
+    st.session_state[keys.MODEL_ERROR] = None
+    st.session_state[keys.MODEL_ASKED] = None
     try:
         with st.spinner(_("Opening {name} …").format(name=escape(key))):
             cache.source(*cache.parts_of(key))
     except HeadroomError as error:
-        st.session_state[state.MODEL_ERROR] = error.message
+        st.session_state[keys.MODEL_ERROR] = error.message
         return False
-    st.session_state[state.MODEL] = key
-    st.session_state[state.QUERY] = st.session_state[state.KEY] = None
+    st.session_state[keys.MODEL] = key
+    st.session_state[keys.QUERY] = st.session_state[keys.KEY] = None
     return True
 
 
@@ -166,7 +205,7 @@ def _ask(asked: str) -> None:
                 st.rerun()
             if st.button(_("Stay with the bundled model"), key="model.ask.stay"):
                 state.acted()
-                st.session_state[state.MODEL_ASKED] = None
+                st.session_state[keys.MODEL_ASKED] = None
                 st.rerun()
 
 

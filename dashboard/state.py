@@ -1,55 +1,21 @@
-"""What a session remembers, each key named once here, and what a link carries.
+"""How a session's choices change, and how they get from the link and into it.
 
-A link carries the model, the head and the choices, and a shipped example by its number; never a sentence
-of one's own. Everything is kept in keys of our own, which widgets follow and the link is written from:
+Everything is kept in keys of our own (`dashboard.keys`), which widgets follow and the link is written from:
 Streamlit's bound widgets would write translated names, and leave out what was chosen while they were not
 on the page.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import streamlit as st
 
 from analysis.maps import Head
-from dashboard.examples import EXAMPLES
+from dashboard import keys, thresholds
+from dashboard.examples import EXAMPLES, MINIMAL_PAIRS
 from dashboard.text import LANGUAGE_KEY, browser_language, language
-
-LAYER, HEAD = "layer", "head"
-LAYER_B, HEAD_B = "layer2", "head2"
-NUMBERS = (LAYER, HEAD, LAYER_B, HEAD_B)  # None until chosen
-TEXT, PAIR, EXAMPLE = "text", "pair", "example"
-QUERY, KEY = "query", "key"  # places in the model's input, None until a text has been read
-MODEL, MODEL_ASKED, MODEL_ERROR, MODEL_READY = "model", "model.asked", "model.error", "model.ready"
-
-FIRST_LINK = "link.first"  # the places of query and key that a text starts with, which a link need not say
-PAGE, WRITTEN, ACTED = "page", "link.written", "acted"
-
-ARRIVAL = Head(3, 1)  # what the first example's link leads to, on the bundled model
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A choice between a few named options, kept in the session and, unless default, in the link."""
-
-    key: str
-    options: tuple[str, ...]
-
-    @property
-    def default(self) -> str:
-        return self.options[0]
-
-
-COLOUR = Choice("colour", ("link", "entropy"))
-VIEW = Choice("view", ("map", "heads", "beside"))
-SCOPE = Choice("scope", ("layer", "model"))
-SPECIALS = Choice("specials", ("keep", "hide", "renormalise"))
-UNITS = Choice("units", ("words", "pieces"))
-BLOCK = Choice("block", ("all", "AA", "AB", "BA", "BB"))
-CHOICES = (COLOUR, VIEW, SCOPE, SPECIALS, UNITS, BLOCK)
-LINK_NAMES = (*(choice.key for choice in CHOICES), *NUMBERS, EXAMPLE, QUERY, KEY, MODEL)
 
 
 def start(page: str) -> None:
@@ -60,68 +26,141 @@ def start(page: str) -> None:
     Streamlit has cleared it).
     """
     st.session_state.setdefault(LANGUAGE_KEY, language())
-    seen = {name: st.query_params.get(name) for name in LINK_NAMES}
-    acted = st.session_state.pop(ACTED, False)
-    moved = st.session_state.get(PAGE, page) != page
-    st.session_state[PAGE] = page
-    if WRITTEN not in st.session_state or (seen != st.session_state[WRITTEN] and not acted and not moved):
-        _read_link()
+    seen = {name: st.query_params.get(name) for name in keys.LINK_NAMES}
+    acted = st.session_state.pop(keys.ACTED, False)
+    moved = st.session_state.get(keys.PAGE, page) != page
+    st.session_state[keys.PAGE] = page
+    if keys.WRITTEN not in st.session_state:
+        _read_link(keys.LINK_NAMES)
+    elif seen != st.session_state[keys.WRITTEN] and not acted and not moved:
+        _read_link((*keys.PAGE_LINKS.get(page, ()), keys.RULES))
 
 
 def acted() -> None:
     """Note that this run follows from a choice on the page, whatever the link says."""
-    st.session_state[ACTED] = True
+    st.session_state[keys.ACTED] = True
 
 
-def _read_link() -> None:
-    for choice in CHOICES:
+def _read_link(names: Sequence[str]) -> None:
+    """Take from the link what it says of ``names``, and of the model and the text; the rest stays as it was."""
+    for choice in (choice for choice in keys.CHOICES if choice.key in names):
         asked = st.query_params.get(choice.key)
         st.session_state[choice.key] = asked if asked in choice.options else choice.default
-    for key in NUMBERS:
+    for key in (key for key in keys.NUMBERS if key in names):
         st.session_state[key] = _number(st.query_params.get(key), 0, 10_000)
-    asked_example = _number(st.query_params.get(EXAMPLE), 1, len(EXAMPLES))
-    own = st.session_state.get(TEXT) is not None and st.session_state[EXAMPLE] is None
+    if keys.WITH in names:
+        st.session_state[keys.WITH] = (st.query_params.get(keys.WITH) or "")[:100] or None
+    if keys.RULES in names:
+        st.session_state[keys.RULES] = thresholds.read(st.query_params.get(keys.RULES))
+    asked_example = _number(st.query_params.get(keys.EXAMPLE), 1, len(EXAMPLES))
+    own = st.session_state.get(keys.TEXT) is not None and st.session_state[keys.EXAMPLE] is None
     if asked_example is not None or not own:  # going back never throws a text of one's own away
         take_example(asked_example or 1)
-        for key in (QUERY, KEY):
+        for key in (keys.QUERY, keys.KEY):
             st.session_state[key] = _number(st.query_params.get(key), 0, 10_000)
-    st.session_state.pop(MODEL, None)  # the sidebar settles it anew from the link
-    st.session_state.pop(ACTED, None)
-    st.session_state.setdefault(WRITTEN, {name: st.query_params.get(name) for name in LINK_NAMES})
+    minimal = _number(st.query_params.get(keys.MINIMAL), 1, len(MINIMAL_PAIRS))
+    if minimal is not None or st.session_state.get(keys.MINIMAL, 1) is not None:
+        take_minimal(minimal or 1)
+    if keys.MODEL_B not in st.session_state or keys.MODEL_B in st.query_params:
+        st.session_state[keys.MODEL_B] = st.query_params.get(
+            keys.MODEL_B
+        )  # the Compare page settles what it may open
+    st.session_state.pop(keys.MODEL, None)  # the sidebar settles it anew from the link
+    st.session_state.pop(keys.ACTED, None)
+    st.session_state.setdefault(keys.WRITTEN, {name: st.query_params.get(name) for name in keys.LINK_NAMES})
 
 
 def take_example(number: int) -> None:
     """Read the shipped example ``number``, counted from 1."""
     example = EXAMPLES[number - 1]
     take_text(example.text, example.pair)
-    st.session_state[EXAMPLE] = number
+    st.session_state[keys.EXAMPLE] = number
 
 
 def take_text(text: str, pair: str | None) -> None:
     """Read a text of one's own: it stays in this session."""
     acted()
-    st.session_state[TEXT], st.session_state[PAIR] = text, pair
-    st.session_state[EXAMPLE] = st.session_state[QUERY] = st.session_state[KEY] = None
-    st.session_state[FIRST_LINK] = (None, None)
+    st.session_state[keys.TEXT], st.session_state[keys.PAIR] = text, pair
+    st.session_state[keys.EXAMPLE] = st.session_state[keys.QUERY] = st.session_state[keys.KEY] = None
+    st.session_state[keys.FIRST_LINK] = (None, None)
+    st.session_state[keys.LINES] = None
+
+
+def take_minimal(number: int) -> None:
+    """Compare the shipped minimal pair ``number``, counted from 1."""
+    acted()
+    st.session_state[keys.SIDES], st.session_state[keys.MINIMAL] = MINIMAL_PAIRS[number - 1], number
+
+
+def take_sides(first: str, second: str) -> None:
+    """Compare two sentences of one's own: they stay in this session."""
+    acted()
+    st.session_state[keys.SIDES], st.session_state[keys.MINIMAL] = (first, second), None
+
+
+def choose_second_head(layer: int, head: int) -> None:
+    """Choose the head that the first is compared with."""
+    acted()
+    st.session_state[keys.LAYER_B], st.session_state[keys.HEAD_B] = layer, head
 
 
 def choose_head(layer: int, head: int) -> None:
     """Choose a head, wherever it was clicked."""
     acted()
-    st.session_state[LAYER], st.session_state[HEAD] = layer, head
+    st.session_state[keys.LAYER], st.session_state[keys.HEAD] = layer, head
 
 
 def choose_link(*, query: int | None = None, key: int | None = None) -> None:
     """Choose the places of the query, the key, or both."""
     acted()
-    for name, place in ((QUERY, query), (KEY, key)):
+    for name, place in ((keys.QUERY, query), (keys.KEY, key)):
         if place is not None:
             st.session_state[name] = int(place)
+    if query is not None:
+        st.session_state[keys.LINES] = None
+
+
+def choose_lines(places: Sequence[int]) -> None:
+    """Choose the places of the queries whose lines are drawn: one becomes the query, none is all."""
+    if len(places) == 1:
+        choose_link(query=places[0])
+        return
+    acted()
+    st.session_state[keys.LINES] = [int(place) for place in places]
+
+
+def choose_with(heads: Sequence[Head]) -> None:
+    """Choose the further heads whose lines are drawn."""
+    acted()
+    st.session_state[keys.WITH] = ",".join(f"{head.layer}.{head.index}" for head in heads) or None
+
+
+def with_heads(layers: int, heads: int) -> list[Head]:
+    """Return the further heads whose lines are drawn, within a model of ``layers`` x ``heads``."""
+    found = re.findall(r"(\d{1,4})\.(\d{1,4})", st.session_state[keys.WITH] or "")
+    each = [Head(int(layer), int(head)) for layer, head in found[: keys.MOST_STRANDS]]
+    return [head for head in dict.fromkeys(each) if head.layer < layers and head.index < heads]
+
+
+def choose_both(layer: int, head: int) -> None:
+    """Choose the same head on both sides."""
+    choose_head(layer, head)
+    choose_second_head(layer, head)
+
+
+def second_head(layers: int, heads: int) -> Head:
+    """Return the head that the first is compared with; until one is chosen, the first's right neighbour."""
+    first = chosen_head(layers, heads)
+    return Head(
+        _within(keys.LAYER_B, layers, first.layer), _within(keys.HEAD_B, heads, (first.index + 1) % heads)
+    )
 
 
 def chosen_head(layers: int, heads: int) -> Head:
     """Return the chosen head, within a model of ``layers`` x ``heads``."""
-    return Head(_within(LAYER, layers, ARRIVAL.layer), _within(HEAD, heads, ARRIVAL.index))
+    return Head(
+        _within(keys.LAYER, layers, keys.ARRIVAL.layer), _within(keys.HEAD, heads, keys.ARRIVAL.index)
+    )
 
 
 def number_box(label: str, key: str, count: int, first: int, *, width: int = 88) -> int:
@@ -138,7 +177,7 @@ def number_box(label: str, key: str, count: int, first: int, *, width: int = 88)
 
 
 def choose(
-    choice: Choice,
+    choice: keys.Choice,
     label: str,
     names: Mapping[str, str],
     *,
@@ -163,20 +202,20 @@ def choose(
 
 def write_link(names: Sequence[str], extra: Mapping[str, object] | None = None) -> None:
     """Write the page's choices into the link, at once; defaults leave it, and so does everything unsaid."""
-    by_key = {choice.key: choice for choice in CHOICES}
+    by_key = {choice.key: choice for choice in keys.CHOICES}
     said: dict[str, object] = {}
     for name in names:
         value = st.session_state.get(name)
         if not (name in by_key and value == by_key[name].default):
             said[name] = value
     said |= extra or {}
-    wanted = {name: None if said.get(name) is None else str(said[name]) for name in LINK_NAMES}
+    wanted = {name: None if said.get(name) is None else str(said[name]) for name in keys.LINK_NAMES}
     link = {name: value for name, value in wanted.items() if value is not None}
     if language() != browser_language():  # what a reload starts from need not be said
         link["lang"] = language()
     if link != st.query_params.to_dict():
         st.query_params.from_dict(link)
-    st.session_state[WRITTEN] = wanted
+    st.session_state[keys.WRITTEN] = wanted
 
 
 def _within(key: str, count: int, first: int) -> int:

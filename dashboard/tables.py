@@ -12,12 +12,20 @@ from dashboard.reading import Reading
 from dashboard.text import _
 
 
-def attention_tables(reading: Reading, shown: Sequence[AttentionMaps]) -> None:
-    """Draw a closed box with the maps that are shown, one head each, and the list of all heads as tables."""
+def attention_tables(
+    reading: Reading, shown: Sequence[AttentionMaps], products: pd.DataFrame | None = None
+) -> None:
+    """Draw a closed box with the maps that are shown, one head each, and the list of all heads as tables.
+
+    products: what the picture of why a query looks at a key shows, a row a dimension
+    """
     box = st.expander(_("Numbers as a table"), key="attention.table", on_change="rerun")
     if not box.open:
         return
     with box:
+        if products is not None:
+            st.markdown(_("Query, key and their products by dimension"))
+            st.dataframe(products, hide_index=True, width="stretch")
         for one in shown:
             st.markdown(
                 _("**{head}**: weight from each query (row) to each key (column)").format(head=one.first)

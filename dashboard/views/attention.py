@@ -8,24 +8,25 @@ from analysis.maps import Head
 from analysis.messages import HeadroomError
 from analysis.statistics import describe, row_entropy
 from analysis.tokens import clip
-from dashboard import downloads, inputs, panels, pictures, sidebar, state, tables
+from dashboard import downloads, inputs, keys, lenses, panels, pictures, sidebar, state, tables
 from dashboard.reading import Reading, query_and_key, read
 from dashboard.text import _, escape, isolate, language, say_markdown
 
-LINK = (*(choice.key for choice in state.CHOICES), *state.NUMBERS)
+LINK = keys.PAGE_LINKS["attention"]
+LENSED = ("map", "lines")  # the views that show a map through a lens
 
 
 def finish(head: Head | None = None) -> None:
     """Write what the page shows into its link: an example by its number, never a sentence of one's own."""
-    shipped = st.session_state[state.EXAMPLE]
-    extra: dict[str, object] = {state.MODEL: sidebar.link_name()}
-    if head is not None and st.session_state[state.LAYER] is not None:
-        extra |= {state.LAYER: head.layer, state.HEAD: head.index}
+    shipped = st.session_state[keys.EXAMPLE]
+    extra: dict[str, object] = {keys.MODEL: sidebar.link_name()}
+    if head is not None and st.session_state[keys.LAYER] is not None:
+        extra |= {keys.LAYER: head.layer, keys.HEAD: head.index}
     if shipped is not None:
-        first = st.session_state[state.FIRST_LINK]
-        for name, place in zip((state.QUERY, state.KEY), first, strict=True):
+        first = st.session_state[keys.FIRST_LINK]
+        for name, place in zip((keys.QUERY, keys.KEY), first, strict=True):
             extra[name] = st.session_state[name] if st.session_state[name] != place else None
-        extra[state.EXAMPLE] = shipped if shipped != 1 else None
+        extra[keys.EXAMPLE] = shipped if shipped != 1 else None
     state.write_link(LINK, extra)
 
 
@@ -37,13 +38,13 @@ def open_reading() -> Reading:
             panels.waiting_grid(6, 12)
     sidebar.open_model()
     slot.empty()
-    pair = st.session_state[state.PAIR]
+    pair = st.session_state[keys.PAIR]
     if pair is not None and not pair.strip():
         st.caption(_("Type the second sentence, and the two are read together."))
         pair = None
-    choices = [st.session_state[choice.key] for choice in (state.UNITS, state.SPECIALS)]
+    choices = [st.session_state[choice.key] for choice in (keys.UNITS, keys.SPECIALS)]
     try:
-        return read(sidebar.model_key(), st.session_state[state.TEXT], pair, *choices)
+        return read(sidebar.model_key(), st.session_state[keys.TEXT], pair, *choices)
     except HeadroomError as error:
         st.info(say_markdown(error.message))
         finish()
@@ -92,10 +93,10 @@ def key_box(reading: Reading, key: int) -> None:
 def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
     """Draw the grid of heads, what colours it, and the boxes that choose a head without it."""
     with st.container(horizontal=True):
-        state.number_box(_("Layer"), state.LAYER, reading.maps.layers, head.layer, width=78)
-        state.number_box(_("Head"), state.HEAD, reading.maps.heads, head.index, width=78)
+        state.number_box(_("Layer"), keys.LAYER, reading.maps.layers, head.layer, width=78)
+        state.number_box(_("Head"), keys.HEAD, reading.maps.heads, head.index, width=78)
         colour = state.choose(
-            state.COLOUR,
+            keys.COLOUR,
             _("Colour"),
             {"link": _("one link"), "entropy": _("entropy")},
             widget=st.selectbox,
@@ -123,7 +124,13 @@ def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
         note = _(
             "Colour: normalised entropy, mean over the queries. 0: one word gets all; 1: all get the same."
         )
-    panels.head_grid(values, meaning=meaning, chosen=head, key="grid", root=colour == "link")
+    panels.head_grid(
+        values,
+        meaning=meaning,
+        chosen=head,
+        key="grid",
+        scale=panels.ROOT if colour == "link" else panels.Scale(),
+    )
     st.caption(note)
 
 
@@ -143,40 +150,52 @@ if chosen is None:
     st.stop()
 query, key = chosen
 has_pieces = sidebar.model_key() != sidebar.TOY  # the toy reads whole words and no special tokens
-one = reading.view(head)
-st.markdown(f"**{head}** {say_markdown(describe(one, Head(0, 0)))}")
+lens = st.session_state[keys.LENS.key] if st.session_state[keys.VIEW.key] in LENSED else "weights"
+st.markdown(f"**{head}** {say_markdown(describe(reading.view(head), Head(0, 0)))}")
 panels.word_row(
     reading,
-    one.weights[0, 0, query],
+    reading.view(head, lens).weights[0, 0, query],
     query,
     key="words",
     on_choose=lambda unit: choose_query(reading, unit),
 )
-readout(reading, head, query)
+if lens == "weights":
+    readout(reading, head, query)
+else:
+    st.markdown(lenses.readout(reading, head, query, lens))
 with st.container(horizontal=True, gap="large"):
     with st.container(width=480):
         head_controls(reading, head, query, key)
     with st.container(width="stretch"):
         with st.container(horizontal=True):
             view = pictures.view_controls()
-            if view == "heads":
+            if view in LENSED:
+                lens = lenses.control()
+            elif view == "heads":
                 scope = pictures.scope_controls(head)
             elif view == "beside":
-                second = pictures.beside_controls(reading, head)
+                second = pictures.beside_controls(reading)
         if has_pieces:
             inputs.token_controls(reading.maps.is_pair)
         if view == "map":
-            figures = pictures.map_picture(reading, head, query, key)
+            figures = pictures.map_picture(reading, head, query, key, lens)
+        elif view == "lines":
+            figures = pictures.lines_view(reading, head, query, lens)
         elif view == "heads":
             figures = pictures.heads_picture(reading, head, scope)
+        elif view == "why":
+            figures = pictures.why_view(reading, head, query, key)
         else:
             pictures.say_difference(reading, head, second)
+        lenses.caveat()
 if view == "beside":
     figures = pictures.beside_picture(reading, head, second)
-shown = [
-    pictures.part(reading, which) for which in dict.fromkeys([head, second] if view == "beside" else [head])
-]
+others = {"beside": lambda: [second], "lines": lambda: lenses.further_heads(reading, head, lens)}
+heads = dict.fromkeys([head, *others.get(view, list)()])
+shown = [pictures.part(reading, which, lens) for which in heads]
 with st.container(horizontal=True):
-    tables.attention_tables(reading, shown)
-    downloads.attention_menu(shown, reading.maps, figures)
+    tables.attention_tables(
+        reading, shown, lenses.why_table(reading, head, query, key) if view == "why" else None
+    )
+    downloads.attention_menu(shown, reading.maps, figures, lens)
 finish(head)

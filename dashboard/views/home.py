@@ -6,7 +6,7 @@ import streamlit as st
 
 from analysis.maps import Head
 from analysis.tokens import clip
-from dashboard import panels, sidebar, state
+from dashboard import keys, panels, sidebar, state
 from dashboard.examples import EXAMPLES
 from dashboard.reading import first_link, read
 from dashboard.text import _, escape
@@ -52,7 +52,7 @@ with slot.container(horizontal=True, gap="large"):
             meaning=_("weight of “{query}” on “{key}”").format(query=labels[query], key=labels[key]),
             chosen=best,
             key="home.grid",
-            root=True,
+            scale=panels.ROOT,
             on_choose=go_to,
         )
         st.caption(_("“{text}” Choose a head to see all it does.").format(text=escape(example.text)))
@@ -77,4 +77,4 @@ with slot.container(horizontal=True, gap="large"):
                 "of the Hugging Face hub, or a folder of your own."
             )
         )
-state.write_link([], {state.MODEL: sidebar.link_name()})
+state.write_link([], {keys.MODEL: sidebar.link_name()})

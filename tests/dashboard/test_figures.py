@@ -434,7 +434,7 @@ def files(monkeypatch):
     def offer(every: AttentionMaps, head: Head) -> dict:
         found = {}
         monkeypatch.setattr(
-            downloads, "_button", lambda suffix, data, name: found.setdefault(name + suffix, data)
+            downloads, "file_button", lambda suffix, data, name: found.setdefault(name + suffix, data)
         )
         one = every.at(head)
         downloads.attention_menu([one], every, [(str(head), head_map(one))])

@@ -15,7 +15,7 @@ import analysis.capture
 from analysis.capture import capture
 from analysis.maps import Head, block, in_units, with_specials
 from analysis.statistics import link
-from dashboard import cache, state
+from dashboard import cache, keys
 from dashboard.examples import EXAMPLES
 from dashboard.tables import map_table
 from tests.conftest import ROOT
@@ -247,12 +247,12 @@ def test_every_view_shows_the_numbers_of_its_choices(number, specials, units, bu
     assert at.query_params["colour"] == "entropy"
 
 
-@pytest.mark.parametrize("specials", state.SPECIALS.options)
+@pytest.mark.parametrize("specials", keys.SPECIALS.options)
 def test_the_blocks_of_a_pair(specials, bundled):
     example = EXAMPLES[4]
     maps = with_specials(in_units(capture(bundled, example.text, example.pair), "words"), specials)
     at = put(open_page(example="5"), specials=specials, layer2=5, head2=11)
-    for name in state.BLOCK.options:
+    for name in keys.BLOCK.options:
         part = block(maps, name)
         put(at, block=name)
         np.testing.assert_allclose(z_of(at), part.weights[3, 1], atol=1e-6)
@@ -370,7 +370,7 @@ def test_odd_texts_are_shown_literally(name, bundled):
     joined = "".join(shown_words(at)[1:-1])
     assert joined.startswith("".join(first))
     assert joined == "".join(text.split())  # nothing of the text is lost or changed
-    for units in state.UNITS.options:
+    for units in keys.UNITS.options:
         put(at, units=units, view="map")
         labels = in_units(capture(bundled, text), units).queries.labels
         assert shown_words(at) == list(labels)
@@ -383,7 +383,7 @@ def test_odd_texts_are_shown_literally(name, bundled):
 
 def test_the_page_takes_no_markup_from_a_text():
     at = write(open_page(), "<b>x</b> <script>alert(1)</script> **bold** $y$ :smile: `z`")
-    for view in state.VIEW.options:
+    for view in keys.VIEW.options:
         put(at, view=view)
         assert not [e for e in at.markdown if e.proto.allow_html]
         assert all("alert" not in e.proto.body for e in at.get("html"))
@@ -413,7 +413,7 @@ def test_only_specials_and_they_are_hidden():
     at = put(open_page(), specials="hide")
     write(at, "[SEP]")
     assert "Only special tokens are left of this text, and they are hidden" in at.info[0].value
-    for view, units in zip(state.VIEW.options, ("words", "pieces", "words"), strict=True):
+    for view, units in zip(keys.VIEW.options, ("words", "pieces") * 2 + ("words",), strict=True):
         put(at, units=units, view=view)
         assert len(at.info) == 1
     put(at, specials="renormalise")
@@ -450,7 +450,7 @@ def test_a_folder_of_any_size(layers, heads, tmp_path):
     maps = in_units(capture(cache.source(str(folder), None, "cpu"), EXAMPLES[0].text), "words")
     np.testing.assert_array_equal(z_of(at), maps.weights[head.layer, head.index])
     put(at, view="beside", colour="entropy", layer2=23, head2=15)
-    for scope in state.SCOPE.options:
+    for scope in keys.SCOPE.options:
         put(at, view="heads", scope=scope)
     assert at.query_params["model"] == str(folder)
     at.switch_page(HOME)
@@ -469,7 +469,7 @@ def test_the_toy():
     assert "1 × 8 heads, width 64, random weights from seed 0" in said(at)
     assert shown_words(at)[:3] == ["The", "animal", "didn't"]
     assert not {"specials.en", "units.en"} & {e.key for e in at.get("button_group")}  # it has neither
-    for number, view in product((1, 5), state.VIEW.options):
+    for number, view in product((1, 5), keys.VIEW.options):
         at.session_state["text"], at.session_state["pair"] = (
             EXAMPLES[number - 1].text,
             EXAMPLES[number - 1].pair,
@@ -601,8 +601,8 @@ def test_a_link_opens_its_choices():
         specials="renormalise",
         block="AB",
     )
-    values = {choice.key: at.session_state[choice.key] for choice in state.CHOICES}
-    assert values == {
+    values = {choice.key: at.session_state[choice.key] for choice in keys.CHOICES}
+    asked = {
         "view": "heads",
         "scope": "model",
         "colour": "entropy",
@@ -610,9 +610,10 @@ def test_a_link_opens_its_choices():
         "specials": "renormalise",
         "block": "AB",
     }
+    assert values == {choice.key: choice.default for choice in keys.CHOICES} | asked
     assert at.session_state["text"] == EXAMPLES[4].text
     assert "[CLS]" not in shown_words(at)
-    for name, value in values.items():
+    for name, value in asked.items():
         assert at.query_params[name] == value
     assert at.query_params["example"] == "5"
 
@@ -648,7 +649,7 @@ def test_a_bad_value_falls_back(link):
     assert "**L3·H1** rests on [CLS]" in said(at)
     assert "Which head links **it** to **animal**?" in said(at)
     assert at.session_state["text"] == EXAMPLES[0].text
-    for choice in state.CHOICES:
+    for choice in keys.CHOICES:
         assert at.session_state[choice.key] == choice.default
         assert choice.key not in at.query_params
     assert "example" not in at.query_params
@@ -736,7 +737,7 @@ def test_a_text_of_ones_own_never_enters_the_link():
         assert not {"example", "query", "key", "text", "pair"} & set(at.query_params)
 
     check()
-    for view in state.VIEW.options:
+    for view in keys.VIEW.options:
         put(at, view=view, units="pieces", colour="entropy", block="BA")
         check()
     put(at, query=2, key=3)

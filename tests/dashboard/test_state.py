@@ -11,14 +11,14 @@ from hypothesis import strategies as some
 
 from analysis.maps import Head, in_units, with_specials
 from analysis.messages import TextError
-from dashboard import cache, state
+from dashboard import cache, keys, state
 from dashboard import reading as reading_module
 from dashboard.cache import key_of, parts_of
 from dashboard.examples import EXAMPLES
 from dashboard.reading import query_and_key, read
 from tests.tiny import save_tiny
 
-NAMES = tuple(choice.key for choice in state.CHOICES)
+NAMES = tuple(choice.key for choice in keys.CHOICES)
 
 
 class Link(dict):
@@ -49,16 +49,16 @@ def session(monkeypatch):
 
 def test_a_session_starts_with_the_first_example(session):
     state.start("attention")
-    keys = session.session_state
-    assert (keys["text"], keys["pair"], keys["example"]) == (EXAMPLES[0].text, None, 1)
-    assert (keys["query"], keys["key"]) == (None, None)
-    assert all(keys[choice.key] == choice.options[0] for choice in state.CHOICES)
+    kept = session.session_state
+    assert (kept["text"], kept["pair"], kept["example"]) == (EXAMPLES[0].text, None, 1)
+    assert (kept["query"], kept["key"]) == (None, None)
+    assert all(kept[choice.key] == choice.options[0] for choice in keys.CHOICES)
     assert session.query_params == {}
 
 
 def kept(session):
     """Return what a session remembers, without the notes it keeps about its link."""
-    notes = (state.ACTED, state.PAGE, state.WRITTEN)
+    notes = (keys.ACTED, keys.PAGE, keys.WRITTEN)
     return {key: value for key, value in session.session_state.items() if key not in notes}
 
 
@@ -75,18 +75,18 @@ def test_back_undoes_a_choice_and_a_change_of_page_does_not(session):
     state.start("attention")
     state.choose_head(2, 5)
     state.start("attention")
-    state.write_link([*NAMES, *state.NUMBERS])
+    state.write_link([*NAMES, *keys.NUMBERS])
     first = session.query_params.to_dict()
     state.choose_head(4, 4)
     state.start("attention")
-    state.write_link([*NAMES, *state.NUMBERS])
+    state.write_link([*NAMES, *keys.NUMBERS])
     session.query_params.from_dict(first)  # Back
     state.start("attention")
     assert state.chosen_head(6, 12) == Head(2, 5)
-    state.write_link([*NAMES, *state.NUMBERS])
+    state.write_link([*NAMES, *keys.NUMBERS])
     writes = session.query_params.writes
     state.start("attention")
-    state.write_link([*NAMES, *state.NUMBERS])
+    state.write_link([*NAMES, *keys.NUMBERS])
     assert session.query_params.writes == writes  # and writes no new step
     session.query_params.from_dict({})  # as Streamlit does when another page is opened
     state.start("")
@@ -195,11 +195,11 @@ def test_defaults_leave_the_link(session):
 
 def test_a_link_carries_every_choice_and_nothing_stale(session):
     state.start("attention")
-    for choice in state.CHOICES:
+    for choice in keys.CHOICES:
         session.session_state[choice.key] = choice.options[-1]
     session.query_params |= {"example": "3", "query": "4", "model": "toy"}
     state.write_link(NAMES, {"model": "x", "example": None})
-    assert session.query_params == {choice.key: choice.options[-1] for choice in state.CHOICES} | {
+    assert session.query_params == {choice.key: choice.options[-1] for choice in keys.CHOICES} | {
         "model": "x",
     }
     state.write_link([])
@@ -209,7 +209,7 @@ def test_a_link_carries_every_choice_and_nothing_stale(session):
 def test_a_link_carries_the_head_also_where_it_is_zero(session):
     state.start("attention")
     state.choose_head(0, 0)
-    state.write_link([*NAMES, *state.NUMBERS])
+    state.write_link([*NAMES, *keys.NUMBERS])
     assert session.query_params == {"layer": "0", "head": "0"}
     session.session_state.clear()
     state.start("attention")
@@ -224,7 +224,7 @@ def test_a_link_never_carries_a_text(text, pair):
         patch.setattr(state, "st", fake)
         state.start("attention")
         state.take_text(text, pair)
-        state.write_link([*NAMES, *state.NUMBERS])
+        state.write_link([*NAMES, *keys.NUMBERS])
         assert fake.query_params == {}
 
 
@@ -352,8 +352,8 @@ WORDS = some.sampled_from(
     ]
 )
 TEXTS = some.lists(WORDS, min_size=1, max_size=7).map(" ".join)
-UNITS = some.sampled_from(state.UNITS.options)
-SPECIALS = some.sampled_from(state.SPECIALS.options)
+UNITS = some.sampled_from(keys.UNITS.options)
+SPECIALS = some.sampled_from(keys.SPECIALS.options)
 
 
 @given(TEXTS, some.none() | TEXTS, UNITS, SPECIALS)
@@ -391,8 +391,8 @@ def test_a_link_is_the_cell_of_the_map_shown(text, pair, units, specials, random
         assert values[layer, index] == pytest.approx(cell, abs=1e-6)
 
 
-@pytest.mark.parametrize("specials", state.SPECIALS.options)
-@pytest.mark.parametrize("units", state.UNITS.options)
+@pytest.mark.parametrize("specials", keys.SPECIALS.options)
+@pytest.mark.parametrize("units", keys.UNITS.options)
 def test_what_is_shown_is_the_view_of_all_maps(units, specials):
     example = EXAMPLES[4]
     found = read("bundled", example.text, example.pair, units, specials)

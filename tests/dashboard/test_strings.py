@@ -96,6 +96,11 @@ def component_strings(proto: object) -> Iterator[str]:
             yield from (shown, title)
     for shown, _shade, _quiet, title, _starts in data.get("words", []):
         yield from (shown, title)
+    for side in ("queries", "keys"):
+        for shown, _quiet, title in data.get(side, []):
+            yield from (shown, title)
+    yield from (name for name, _colour, _packed in data.get("strands", []))
+    yield from (data.get(name, "") for name in ("received", "every", "hint"))
 
 
 def seen(at) -> list[str]:
@@ -404,7 +409,7 @@ def test_underscore_takes_a_literal_and_format_fills_it(path):
 NOT_SHOWN = {
     "key", "width", "height", "icon", "mime", "type", "on_change", "on_click", "on_select", "selection_mode", "url_path",
     "gap", "vertical_alignment", "horizontal_alignment", "autocomplete", "layout", "page_icon", "file_name", "css", "js",
-    "bind", "format", "border", "show_spinner", "html", "placeholder", "config",
+    "bind", "format", "border", "show_spinner", "html", "placeholder", "config", "label_visibility", "default",
 }  # fmt: skip
 NO_DISPLAY = {
     "form",

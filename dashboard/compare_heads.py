@@ -1,0 +1,156 @@
+"""Compare: two heads over a collection of texts, or two models over the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from analysis.findings import HeadStatistics, difference
+from analysis.maps import Head
+from dashboard import keys, measuring, panels, state
+from dashboard.corpus import Corpus
+from dashboard.head_figures import Side, profile
+from dashboard.head_panels import scale_of
+from dashboard.naming import INDUCTION, SHARES, interval, measure_definition, measure_name
+from dashboard.pictures import CHART, Figure
+from dashboard.text import _, escape
+
+
+def measure_box() -> str:
+    """Draw the choice of the measure that colours the grids, and return it."""
+    names = {name: measure_name(name) for name in keys.MEASURE.options if name not in INDUCTION}
+    if st.session_state[keys.MEASURE.key] in INDUCTION:  # measured on random tokens, not on these texts
+        st.session_state[keys.MEASURE.key] = keys.MEASURE.default
+    return state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=220)
+
+
+def pick_grid(found: HeadStatistics, head: Head, other: Head) -> None:
+    """Draw the grid of heads; a click chooses the first or the second, as the switch above says."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        pick = state.choose(
+            keys.PICK, _("A click chooses"), {"first": _("the first"), "second": _("the second")}
+        )
+        name = measure_box()
+    values = found.table(name)
+    panels.head_grid(
+        values,
+        meaning=measure_name(name),
+        chosen=head if pick == "first" else other,
+        key="compare.heads",
+        scale=scale_of(name, values),
+        on_choose=state.choose_head if pick == "first" else state.choose_second_head,
+    )
+    st.caption(measure_definition(name))
+
+
+def two_sides(sides: tuple[Side, Side], model: str | None, corpus: Corpus) -> list[Figure]:
+    """Draw every measure of two heads, and say how far apart they are where both are of one ``model``."""
+    first, second = sides
+    said = f":orange[◆] **{escape(first.name)}** · :blue[●] **{escape(second.name)}**"
+    if model is not None:
+        said += _distance(first.found, first.head, second.head, model, corpus)
+    st.markdown(said)
+    figure = profile(first.found, sides)
+    st.plotly_chart(
+        figure,
+        key="compare.profile",
+        config=CHART,
+        alt=_("Every measure of {first} and {second}, with intervals.").format(
+            first=first.name, second=second.name
+        ),
+    )
+    return [(f"{first.name} / {second.name}", figure)]
+
+
+def _distance(found: HeadStatistics, head: Head, other: Head, model: str, corpus: Corpus) -> str:
+    if head == other:
+        return " · " + _("the same head: choose another")
+    apart = measuring.distances(model, corpus, found.specials)
+    if apart is None:
+        return ""
+    heads = found.mean.shape[2]
+    a, b = head.layer * heads + head.index, other.layer * heads + other.index
+    value = interval(float(apart.mean[a, b]), float(apart.low[a, b]), float(apart.high[a, b]))
+    return " · " + _("distance {value} bits (0 the same, 1 nothing in common)").format(value=value)
+
+
+def difference_table(first: Side, second: Side) -> pd.DataFrame:
+    """Return a row a measure: both sides, and the difference with its paired interval."""
+    mean, low, high = difference(first.found, second.found, first.head, second.head)
+    rows = []
+    for i, name in enumerate(first.found.names):
+        if np.isnan(mean[i]):
+            continue
+        rows.append(
+            {
+                _("measure"): measure_name(name),
+                first.name: _value(first, i),
+                second.name: _value(second, i),
+                _("first minus second"): interval(mean[i], low[i], high[i]),
+                _("beyond noise"): _("yes") if low[i] > 0 or high[i] < 0 else _("smaller than noise"),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _value(side: Side, measure: int) -> str:
+    at = (measure, side.head.layer, side.head.index)
+    return interval(side.found.mean[at], side.found.low[at], side.found.high[at])
+
+
+def model_grids(
+    first: HeadStatistics, second: HeadStatistics, names: tuple[str, str], head: Head, other: Head
+) -> None:
+    """Draw both models' grids of one measure, and their difference where they have the same shape."""
+    same = first.mean.shape == second.mean.shape
+    options = {"difference": _("difference"), "first": escape(names[0]), "second": escape(names[1])}
+    if not same:
+        del options["difference"]
+        if st.session_state[keys.GRID.key] == "difference":
+            st.session_state[keys.GRID.key] = "first"
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = measure_box()
+        which = state.choose(keys.GRID, _("Grid"), options)
+    if which == "difference":
+        _difference_grid(first, second, name, head)
+        return
+    is_first = which != "second"
+    found = first if is_first else second
+    values = found.table(name)
+    panels.head_grid(
+        values,
+        meaning=f"{names[0] if is_first else names[1]}: {measure_name(name)}",
+        chosen=head if is_first else other,
+        key="compare.models",
+        scale=scale_of(name, values),
+        on_choose=state.choose_head if is_first else state.choose_second_head,
+    )
+    st.caption(measure_definition(name))
+
+
+def _difference_grid(first: HeadStatistics, second: HeadStatistics, name: str, head: Head) -> None:
+    at = first.names.index(name)
+    layers, heads = first.mean.shape[1:]
+    each = [[difference(first, second, Head(a, b), Head(a, b)) for b in range(heads)] for a in range(layers)]
+    mean, low, high = (np.array([[one[i][at] for one in row] for row in each]) for i in range(3))
+    noise = (low <= 0) & (high >= 0)
+    st.markdown(
+        _("**{count} of {all} heads** differ beyond noise in {measure}.").format(
+            count=int((~noise & ~np.isnan(mean)).sum()), all=mean.size, measure=measure_name(name)
+        )
+    )
+    most = 1.0 if name in SHARES else float(np.nanmax(np.append(np.abs(mean), 0))) or 1.0
+    panels.head_grid(
+        mean,
+        meaning=_("first minus second: {measure}").format(measure=measure_name(name)),
+        chosen=head,
+        key="compare.models",
+        scale=panels.Scale(most=most, differences=True),
+        pale=noise,
+        notes=[[interval(mean[a, b], low[a, b], high[a, b]) for b in range(heads)] for a in range(layers)],
+        on_choose=state.choose_both,
+    )
+    st.caption(
+        _("Blue: more in the first model; red: less. Pale: smaller than noise (95% interval over the texts).")
+    )

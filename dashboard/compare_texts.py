@@ -1,0 +1,220 @@
+"""Compare: two sentences under one model, or one sentence under two, word laid over word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from analysis.compare import Alignment, align, as_maps, changes
+from analysis.maps import AttentionMaps, Floats, Head, strongest, with_specials
+from analysis.statistics import describe, head_entropy
+from analysis.tokens import clip
+from dashboard import cache, keys, panels, sidebar, state
+from dashboard.examples import MINIMAL_PAIRS
+from dashboard.figures import difference_map, head_map
+from dashboard.inputs import MOST_LETTERS
+from dashboard.naming import number
+from dashboard.pictures import CHART, Figure
+from dashboard.tables import map_table
+from dashboard.text import _, escape, language, say_markdown
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two texts, or one under two sources: the maps of both as they are shown, and their alignment."""
+
+    first: AttentionMaps
+    second: AttentionMaps
+    names: tuple[str, str]
+    alignment: Alignment
+
+    def changes(self) -> Floats | None:
+        """Return [layer, head] how much each head changes, or None where the two have other heads."""
+        if self.first.weights.shape[:2] != self.second.weights.shape[:2]:
+            return None
+        return changes(self.first, self.second, self.alignment)
+
+
+def sentence_boxes() -> None:
+    """Draw the boxes of the two sentences, and the minimal pairs that ship."""
+    first, second = st.session_state[keys.SIDES]
+    st.session_state["side.first"], st.session_state["side.second"] = first, second
+
+    def take() -> None:
+        state.take_sides(st.session_state["side.first"], st.session_state["side.second"])
+
+    box = partial(st.text_input, on_change=take, autocomplete="off", max_chars=MOST_LETTERS)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        box(_("First sentence"), key="side.first")
+        box(_("Second sentence"), key="side.second")
+        _minimal_box()
+
+
+def _minimal_box() -> None:
+    key = f"minimal.box.{language()}"
+    st.session_state[key] = st.session_state[keys.MINIMAL]
+
+    def take() -> None:
+        if st.session_state[key]:
+            state.take_minimal(st.session_state[key])
+
+    st.selectbox(
+        _("Minimal pairs"),
+        range(1, len(MINIMAL_PAIRS) + 1),
+        format_func=lambda i: " / ".join(MINIMAL_PAIRS[i - 1]),
+        key=key,
+        on_change=take,
+        placeholder=_("your own"),
+        width=170,
+    )
+
+
+def two_sentences() -> Pair:
+    """Return the two sentences under the chosen model. Raises TextError."""
+    texts = st.session_state[keys.SIDES]
+    first, second = (_read(sidebar.model_key(), text) for text in texts)
+    return Pair(first, second, (_("first"), _("second")), align(first.queries, second.queries))
+
+
+def two_sources(other: str) -> Pair:
+    """Return the session's sentence under the chosen model and under ``other``. Raises TextError, ModelError."""
+    text, pair = st.session_state[keys.TEXT], st.session_state[keys.PAIR]
+    first, second = (_read(key, text, pair or None) for key in (sidebar.model_key(), other))
+    names = sidebar.model_name(sidebar.model_key()), sidebar.model_name(other)
+    return Pair(first, second, names, align(first.queries, second.queries))
+
+
+def _read(key: str, text: str, pair: str | None = None) -> AttentionMaps:
+    whole = cache.maps(key, text, pair, st.session_state[keys.UNITS.key])
+    return with_specials(whole, st.session_state[keys.SPECIALS.key])
+
+
+def say_alignment(pair: Pair) -> None:
+    """Say which words only one side has."""
+    parts = []
+    for name, places in zip(pair.names, (pair.alignment.second, pair.alignment.first), strict=True):
+        words = [pair.alignment.labels[i] for i in np.flatnonzero(places < 0)]
+        if words:
+            said = _("only in {name}: {words}")
+            parts.append(
+                said.format(
+                    name=escape(name), words=", ".join(f"**{escape(clip(word))}**" for word in words[:12])
+                )
+            )
+    shared = _("{count} words in both").format(count=len(pair.alignment.shared))
+    st.markdown(" · ".join([shared, *parts]))
+
+
+def most_changed(values: Floats) -> Head | None:
+    """Return the head that changes most, or None where nothing can be compared."""
+    if np.isnan(values).all():
+        return None
+    return Head(*(int(i) for i in divmod(int(np.nanargmax(values)), values.shape[1])))
+
+
+def change_grid(values: Floats, head: Head) -> None:
+    """Draw the grid of heads coloured by how much each changes between the two sides, [layer, head] in bits."""
+    best = most_changed(values)
+    if best is None:
+        st.info(_("The two have no word in common, so nothing can be laid over each other."))
+        return
+    st.markdown(
+        _("Which head changes most? **{best}**, {bits} bits").format(
+            best=best, bits=number(float(values[best.layer, best.index]))
+        )
+    )
+    panels.head_grid(
+        values, meaning=_("change (bits)"), chosen=head, key="compare.changes", scale=panels.ROOT
+    )
+    st.caption(
+        _(
+            "Colour: Jensen-Shannon divergence in bits between a head's rows on both sides, mean over the words that "
+            "both have. 0: nothing changes; 1: the rows have nothing in common."
+        )
+    )
+
+
+def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
+    """Draw the difference of a head's maps over the words of both sides, or one side alone."""
+    names = {"difference": _("difference"), "first": escape(pair.names[0]), "second": escape(pair.names[1])}
+    which = state.choose(keys.PICTURE, _("View"), names)
+    first = as_maps(pair.first.at(head), pair.alignment, pair.alignment.first)
+    second = as_maps(pair.second.at(other), pair.alignment, pair.alignment.second)
+    _say_strongest(pair, first.weights[0, 0], second.weights[0, 0])
+    if which == "difference":
+        figure = difference_map(second, first)
+        alt = _("Difference of the attention maps, second minus first, of {head}.").format(head=head)
+    else:
+        figure = head_map(first if which == "first" else second)
+        alt = _("Attention map of {head}.").format(head=head if which == "first" else other)
+    st.plotly_chart(figure, key="compare.map", config=CHART, alt=alt)
+    if which == "difference":
+        st.caption(_("Blue: more in the second; red: less. A row is empty where one side lacks the word."))
+    title = f"{pair.names[0]} {head} / {pair.names[1]} {other}: {names[which]}"
+    return [(title, figure)]
+
+
+def _say_strongest(pair: Pair, first: Floats, second: Floats) -> None:
+    """Say which weight differs most."""
+    change = np.nan_to_num(np.abs(second - first))
+    if not change.size or not change.any():
+        st.markdown(_("Nothing differs here."))
+        return
+    query, key = strongest(change)
+    labels = pair.alignment.labels
+    st.markdown(
+        _("Most different: **{query}** → **{key}**, {a:.2f} in {first}, {b:.2f} in {second}").format(
+            query=escape(clip(labels[query])),
+            key=escape(clip(labels[key])),
+            a=float(first[query, key]),
+            b=float(second[query, key]),
+            first=escape(pair.names[0]),
+            second=escape(pair.names[1]),
+        )
+    )
+
+
+def say_heads(pair: Pair, head: Head, other: Head) -> None:
+    """Say in a sentence each what the two heads do with the text."""
+    for name, maps, which in ((pair.names[0], pair.first, head), (pair.names[1], pair.second, other)):
+        said = say_markdown(describe(maps.at(which), Head(0, 0)))
+        st.markdown(f"**{escape(name)}** · **{which}** {said}")
+
+
+def two_grids(pair: Pair, head: Head, other: Head) -> None:
+    """Draw the entropy of all heads on both sides, where their shapes differ."""
+    sides = (
+        (pair.names[0], pair.first, head, state.choose_head),
+        (pair.names[1], pair.second, other, state.choose_second_head),
+    )
+    for i, (name, maps, chosen, choose) in enumerate(sides):
+        meaning = _("{name}: normalised entropy").format(name=name)
+        st.caption(escape(meaning))
+        panels.head_grid(
+            head_entropy(maps)[1],
+            meaning=meaning,
+            chosen=chosen,
+            key=f"compare.entropy.{i}",
+            on_choose=choose,
+        )
+
+
+def tables(pair: Pair, head: Head, other: Head) -> None:
+    """Draw a closed box with both maps as tables over the words of both sides."""
+    box = st.expander(_("Numbers as a table"), key="compare.words.table", on_change="rerun")
+    if not box.open:
+        return
+    sides = (
+        (pair.names[0], pair.first.at(head), pair.alignment.first),
+        (pair.names[1], pair.second.at(other), pair.alignment.second),
+    )
+    for name, maps, places in sides:
+        box.markdown(
+            _("**{head}** in {name}: weight from each query (row) to each key (column)").format(
+                head=maps.first, name=escape(name)
+            )
+        )
+        box.dataframe(map_table(as_maps(maps, pair.alignment, places)), width="stretch")

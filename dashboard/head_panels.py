@@ -1,0 +1,315 @@
+"""The panels of the Heads page: the grid with roles, one head against all, the map, the distances, the layers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import streamlit as st
+
+from analysis.findings import HeadStatistics
+from analysis.maps import Floats, Head
+from analysis.roles import NO_ROLE, RULES, Rule, roles, scores
+from dashboard import keys, measuring, panels, state, thresholds
+from dashboard.corpus import Corpus
+from dashboard.head_figures import Side, by_layer, distance_matrix, head_map_2d, profile
+from dashboard.naming import (
+    BITS,
+    INDUCTION,
+    SHARES,
+    TOKENS,
+    interval,
+    measure_definition,
+    measure_name,
+    number,
+    role_name,
+)
+from dashboard.pictures import CHART, Figure, clicked
+from dashboard.text import _
+
+if TYPE_CHECKING:
+    from analysis.distance import HeadDistances
+
+
+ATTENTION_PAGE, COMPARE_PAGE = "views/attention.py", "views/compare.py"
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the page looks at: the statistics, the texts they come from, and the roles by the rules chosen."""
+
+    found: HeadStatistics
+    corpus: Corpus
+    model: str
+    rules: tuple[Rule, ...]
+    roles: np.ndarray  # [layer, head] names
+    head: Head
+
+    @classmethod
+    def of(cls, found: HeadStatistics, corpus: Corpus, model: str) -> View:
+        """Return the view of a session."""
+        moved = thresholds.of_session()
+        rules = tuple(replace(rule, threshold=moved[rule.letter]) for rule in RULES)
+        layers, heads = found.mean.shape[1:]
+        return cls(found, corpus, model, rules, roles(found, rules), state.chosen_head(layers, heads))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Layers and heads a layer."""
+        layers, heads = self.found.mean.shape[1:]
+        return layers, heads
+
+    def letters(self) -> np.ndarray:
+        """Return [layer, head] the letter of each head's role, a dot for none."""
+        by_role = {rule.role: rule.letter for rule in self.rules} | {NO_ROLE: "·"}
+        return np.vectorize(by_role.__getitem__, otypes=[object])(self.roles)
+
+
+def summary(view: View) -> None:
+    """Say how much was read, and how many heads have which role."""
+    count = Counter(view.roles.ravel().tolist())
+    named = sorted(((n, role) for role, n in count.items() if role != NO_ROLE), reverse=True)
+    said = _("**{clear} of {heads} heads** have a clear role on {texts:,} texts ({queries:,} tokens)").format(
+        clear=view.roles.size - count[NO_ROLE],
+        heads=view.roles.size,
+        texts=view.found.texts,
+        queries=view.found.queries,
+    )
+    letter = {rule.role: rule.letter for rule in view.rules}
+    parts = [f"**{letter[role]}** {role_name(role)} ({n})" for n, role in named]
+    st.markdown(f"{said}: {', '.join(parts)}" if parts else said)
+
+
+def grid(view: View) -> None:
+    """Draw the grid of heads, what colours it and what is printed in it, and the boxes that choose a head."""
+    layers, heads = view.shape
+    with st.container(horizontal=True):
+        state.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=74)
+        state.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=74)
+        names = {name: measure_name(name) for name in keys.MEASURE.options}
+        name = state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=190)
+        cells = state.choose(
+            keys.CELLS,
+            _("In the cells"),
+            {"letters": _("roles"), "numbers": _("values")},
+            widget=st.selectbox,
+            width=92,
+        )
+    values, low, high = _table(view, name)
+    if values is None or low is None or high is None:
+        return
+    letters = view.letters()
+    notes = [
+        [
+            f"{measure_name(name)} {interval(values[a, b], low[a, b], high[a, b])} · {role_name(view.roles[a, b])}"
+            for b in range(heads)
+        ]
+        for a in range(layers)
+    ]
+    panels.head_grid(
+        values,
+        meaning=measure_name(name),
+        chosen=view.head,
+        key="heads.grid",
+        scale=scale_of(name, values),
+        letters=letters if cells == "letters" else None,
+        notes=notes,
+    )
+    st.caption(
+        _("Colour: {definition}. Mean and 95% interval over the texts on hover.").format(
+            definition=measure_definition(name)
+        )
+    )
+
+
+def scale_of(name: str, values: Floats) -> panels.Scale:
+    """Return how a measure is coloured: shares evenly, weights by their root, bits and tokens up to their most."""
+    if name in BITS + TOKENS:
+        most = float(np.nanmax(np.append(values, 0)))
+        return panels.Scale(most=max(math.ceil(most * 2) / 2, 0.5))
+    return panels.Scale() if name in SHARES else panels.ROOT
+
+
+def _table(view: View, name: str) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Return one measure of every head with its interval, [layer, head] each; None where it is not there."""
+    if name not in INDUCTION:
+        at = view.found.names.index(name)
+        return view.found.mean[at], view.found.low[at], view.found.high[at]
+    found = measuring.induction(view.model)
+    if found is None:
+        measuring.say_state(("induction", view.model))
+        return None, None, None
+    at = found.names.index(name)
+    return found.mean[at], found.low[at], found.high[at]
+
+
+def panel(view: View) -> list[Figure]:
+    """Draw the picture beside the grid and return it."""
+    names = {
+        "head": _("this head"),
+        "map": _("map of heads"),
+        "matrix": _("distances"),
+        "layers": _("layers"),
+    }
+    which = state.choose(keys.PANEL, _("View"), names)
+    if which == "head":
+        return one_head(view)
+    if which == "layers":
+        return layer_picture(view)
+    apart = measuring.distances(view.model, view.corpus, view.found.specials)
+    if apart is None:
+        measuring.say_state(("distances", view.model, view.corpus.key, view.found.specials))
+        return []
+    return map_picture(view, apart) if which == "map" else matrix_picture(view, apart)
+
+
+def one_head(view: View) -> list[Figure]:
+    """Say what the chosen head is for and how it stands among all others; offer to see it on a sentence."""
+    head = view.head
+    role = view.roles[head.layer, head.index]
+    each = scores(view.found, view.rules)[:, head.layer, head.index]
+    if role == NO_ROLE:
+        nearest = int((each / [max(rule.threshold, 1e-9) for rule in view.rules]).argmax())
+        said = _("**{head}**: no clear role; nearest to “{role}”, {score} of the {threshold} needed").format(
+            head=head,
+            role=role_name(view.rules[nearest].role),
+            score=number(float(each[nearest])),
+            threshold=number(view.rules[nearest].threshold),
+        )
+    else:
+        at = [rule.role for rule in view.rules].index(role)
+        said = _("**{head}**: {role}, score {score} (from {threshold} on)").format(
+            head=head,
+            role=role_name(role),
+            score=number(float(each[at])),
+            threshold=number(view.rules[at].threshold),
+        )
+    twin, sentence = _twin(view)
+    st.markdown(said + "  \n" + sentence)
+    with st.container(horizontal=True):
+        if st.button(
+            _("See it on a sentence"), key="heads.see", icon=":material/arrow_forward:", type="tertiary"
+        ):
+            state.choose_head(head.layer, head.index)
+            st.switch_page(ATTENTION_PAGE)
+        if twin is not None and st.button(
+            _("Compare with {twin}").format(twin=twin),
+            key="heads.twin",
+            icon=":material/arrow_forward:",
+            type="tertiary",
+        ):
+            state.choose_head(head.layer, head.index)
+            state.choose_second_head(twin.layer, twin.index)
+            st.session_state[keys.COMPARE.key] = "heads"
+            st.switch_page(COMPARE_PAGE)
+    figure = profile(view.found, [Side(view.found, head, str(head))])
+    st.plotly_chart(
+        figure,
+        key="heads.profile",
+        config=CHART,
+        alt=_("{head} against all {count} heads: every measure with its interval.").format(
+            head=head, count=view.roles.size
+        ),
+    )
+    return [(str(head), figure)]
+
+
+def _twin(view: View) -> tuple[Head | None, str]:
+    """Return the head that does most nearly the same, if it is known, and a sentence on it."""
+    apart = measuring.distances(view.model, view.corpus, view.found.specials)
+    if apart is None:
+        return None, _("Nearest twin: not measured yet.")
+    from analysis.distance import twins
+
+    heads = view.shape[1]
+    place = view.head.layer * heads + view.head.index
+    other, mean, low, high = (table[place] for table in twins(apart))
+    if other < 0:
+        return None, _("Nearest twin: there is no other head.")
+    twin = Head(*divmod(int(other), heads))
+    said = _("Nearest twin, which could replace it: **{other}**, distance {distance} bits")
+    return twin, said.format(other=twin, distance=interval(float(mean), float(low), float(high)))
+
+
+def map_picture(view: View, apart: HeadDistances) -> list[Figure]:
+    """Draw the map of heads; a click chooses one."""
+    from analysis.distance import place
+
+    layers, heads = view.shape
+    points, stress = place(apart)
+    letters = ["" if letter == "·" else letter for letter in view.letters().ravel()]
+    notes = [f"{Head(*divmod(i, heads))}: {role_name(role)}" for i, role in enumerate(view.roles.ravel())]
+    figure = head_map_2d(points, layers, heads, letters, notes, view.head)
+    st.plotly_chart(
+        figure,
+        key="heads.map",
+        on_select=_chooser("heads.map", layers * heads, heads),
+        selection_mode="points",
+        config=CHART,
+        alt=_("Map of {count} heads: near ones attend alike. {head} is chosen.").format(
+            count=layers * heads, head=view.head
+        ),
+    )
+    st.caption(
+        _(
+            "Near heads attend alike: Jensen-Shannon distance over {queries:,} tokens, laid out by metric scaling; "
+            "stress {stress} (0: all distances are exact; above 0.2: read it with care)."
+        ).format(queries=apart.queries, stress=number(stress))
+    )
+    return [(_("map of heads"), figure)]
+
+
+def matrix_picture(view: View, apart: HeadDistances) -> list[Figure]:
+    """Draw the distances between all heads, clusters together."""
+    from analysis.distance import order
+
+    figure = distance_matrix(apart.mean, order(apart), view.shape[1])
+    st.plotly_chart(
+        figure,
+        key="heads.matrix",
+        config=CHART,
+        alt=_("Distances between {count} heads in bits; heads of a cluster stand together.").format(
+            count=view.roles.size
+        ),
+    )
+    st.caption(
+        _(
+            "Jensen-Shannon distance per token in bits: 0 the same, 1 nothing in common. Rows and columns stand in "
+            "the order of their clusters, so blocks along the diagonal are heads that do alike."
+        )
+    )
+    return [(_("distances"), figure)]
+
+
+def layer_picture(view: View) -> list[Figure]:
+    """Draw the measure that colours the grid by layer."""
+    name = st.session_state[keys.MEASURE.key]
+    if name in INDUCTION:
+        st.caption(_("Induction is measured on random tokens, not on these texts: choose another colour."))
+        return []
+    layers, heads = view.shape
+    figure = by_layer(view.found, name, view.head)
+    st.plotly_chart(
+        figure,
+        key="heads.layers",
+        on_select=_chooser("heads.layers", layers * heads, heads),
+        selection_mode="points",
+        config=CHART,
+        alt=_("{measure} by layer, every head a dot, with the mean of each layer.").format(
+            measure=measure_name(name)
+        ),
+    )
+    return [(_("{measure} by layer").format(measure=measure_name(name)), figure)]
+
+
+def _chooser(chart: str, count: int, heads: int) -> Callable[[], None]:
+    def choose() -> None:
+        point = clicked(chart, count)
+        if point is not None:
+            state.choose_head(*divmod(point, heads))
+
+    return choose

@@ -1,0 +1,119 @@
+"""What a session remembers, each key named once, and which of it a link carries.
+
+A link carries the model, the head and the choices, and shipped texts by their number; never a sentence of
+one's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.findings import MEASURES
+from analysis.maps import Head
+
+LAYER, HEAD = "layer", "head"
+LAYER_B, HEAD_B = "layer2", "head2"
+NUMBERS = (LAYER, HEAD, LAYER_B, HEAD_B)  # None until chosen
+TEXT, PAIR, EXAMPLE = "text", "pair", "example"
+LINES = "lines"  # places of the queries whose lines are drawn, [] for all, None for the one query
+WITH = "with"  # further heads whose lines are drawn: layer.head, a comma between
+SIDES, MINIMAL = "sides", "minimal"  # two sentences to compare, and the number of a shipped pair or None
+QUERY, KEY = "query", "key"  # places in the model's input, None until a text has been read
+RULES = "rules"  # thresholds that differ from the written rules, by the letter of the role
+MODEL_B = "model2"  # what the chosen model is compared with
+MODEL, MODEL_ASKED, MODEL_ERROR, MODEL_READY = "model", "model.asked", "model.error", "model.ready"
+
+FIRST_LINK = "link.first"  # the places of query and key that a text starts with, which a link need not say
+PAGE, WRITTEN, ACTED = "page", "link.written", "acted"
+
+MOST_STRANDS = 7  # heads whose lines are drawn together: as many colours can be told apart
+ARRIVAL = Head(3, 1)  # what the first example's link leads to, on the bundled model
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice between a few named options, kept in the session and, unless default, in the link."""
+
+    key: str
+    options: tuple[str, ...]
+
+    @property
+    def default(self) -> str:
+        return self.options[0]
+
+
+COLOUR = Choice("colour", ("link", "entropy"))
+VIEW = Choice("view", ("map", "lines", "heads", "beside", "why"))
+LENS = Choice("lens", ("weights", "norms", "rollout"))
+SCOPE = Choice("scope", ("layer", "model"))
+SPECIALS = Choice("specials", ("keep", "hide", "renormalise"))
+UNITS = Choice("units", ("words", "pieces"))
+BLOCK = Choice("block", ("all", "AA", "AB", "BA", "BB"))
+TEXTS = Choice("texts", ("english", "indonesian", "own"))
+WEIGHTING = Choice("weighting", ("queries", "texts"))
+MEASURE = Choice(
+    "measure",
+    (
+        "entropy_normalised",
+        *(m for m in MEASURES if m != "entropy_normalised"),
+        "induction",
+        "induction_back",
+    ),
+)
+CELLS = Choice("cells", ("letters", "numbers"))
+PANEL = Choice("panel", ("head", "map", "matrix", "layers"))
+COMPARE = Choice("compare", ("sentences", "sources", "heads", "models"))
+PICTURE = Choice("picture", ("difference", "first", "second"))
+GRID = Choice("grid", ("difference", "first", "second"))
+PICK = Choice("pick", ("first", "second"))
+CHOICES = (
+    COMPARE,
+    PICTURE,
+    GRID,
+    PICK,
+    COLOUR,
+    VIEW,
+    LENS,
+    SCOPE,
+    SPECIALS,
+    UNITS,
+    BLOCK,
+    TEXTS,
+    WEIGHTING,
+    MEASURE,
+    CELLS,
+    PANEL,
+)
+LINK_NAMES = (
+    *(choice.key for choice in CHOICES),
+    *NUMBERS,
+    WITH,
+    RULES,
+    EXAMPLE,
+    MINIMAL,
+    QUERY,
+    KEY,
+    MODEL,
+    MODEL_B,
+)
+# What the link of each page carries, beside the model and what the page adds itself.
+PAGE_LINKS: dict[str, tuple[str, ...]] = {
+    "": (),
+    "attention": (
+        *(choice.key for choice in (COLOUR, VIEW, LENS, SCOPE, SPECIALS, UNITS, BLOCK)),
+        *NUMBERS,
+        WITH,
+    ),
+    "heads": (
+        *(choice.key for choice in (TEXTS, SPECIALS, WEIGHTING, MEASURE, CELLS, PANEL)),
+        LAYER,
+        HEAD,
+    ),
+    "compare": (
+        *(
+            choice.key
+            for choice in (COMPARE, PICTURE, GRID, PICK, UNITS, TEXTS, SPECIALS, WEIGHTING, MEASURE)
+        ),
+        *NUMBERS,
+    ),
+}

@@ -1,0 +1,183 @@
+"""Compare: what changes between these two?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from analysis.export import to_bytes
+from analysis.findings import HeadStatistics
+from analysis.maps import Head, Specials
+from analysis.messages import HeadroomError
+from dashboard import compare_heads, compare_texts, corpus, inputs, keys, measuring, panels, sidebar, state
+from dashboard.downloads import file_button, file_name, to_html
+from dashboard.head_figures import Side
+from dashboard.pictures import Figure
+from dashboard.text import _, say_markdown
+
+
+def finish() -> None:
+    """Write what the page shows into its link; sentences and texts of one's own are never in it."""
+    extra: dict[str, object] = {keys.MODEL: sidebar.link_name()}
+    if st.session_state[keys.TEXTS.key] == "own":
+        extra[keys.TEXTS.key] = None
+    mode = st.session_state[keys.COMPARE.key]
+    for shown, key in (("sentences", keys.MINIMAL), ("sources", keys.EXAMPLE)):
+        if mode == shown and st.session_state[key] not in (None, 1):
+            extra[key] = st.session_state[key]
+    if mode in ("sources", "models"):
+        extra[keys.MODEL_B] = sidebar.second_model()
+    state.write_link(keys.PAGE_LINKS["compare"], extra)
+
+
+def stop(error: HeadroomError) -> None:
+    """Say what cannot be compared, and end the page."""
+    st.info(say_markdown(error.message))
+    finish()
+    st.stop()
+
+
+def mode_box() -> str:
+    """Draw the choice of what is compared, and return it."""
+    names = {
+        "sentences": _("two sentences"),
+        "sources": _("one sentence, two models"),
+        "heads": _("two heads"),
+        "models": _("two models"),
+    }
+    return state.choose(keys.COMPARE, _("Compare"), names)
+
+
+def head_boxes(
+    shape: tuple[int, int], other_shape: tuple[int, int] | None, first: Head | None = None
+) -> tuple[Head, Head]:
+    """Draw the boxes of the head, or of two where ``other_shape`` is given, and return them.
+
+    first: the head to look at until one is chosen
+    """
+    head = state.chosen_head(*shape)
+    if first is not None and st.session_state[keys.LAYER] is None:
+        head = first
+    with st.container(horizontal=True):
+        layer = state.number_box(_("Layer"), keys.LAYER, shape[0], head.layer, width=78)
+        index = state.number_box(_("Head"), keys.HEAD, shape[1], head.index, width=78)
+        head = Head(layer, index)
+        if other_shape is None:
+            return head, head
+        other = state.second_head(*other_shape)
+        layer = state.number_box(_("Second layer"), keys.LAYER_B, other_shape[0], other.layer, width=110)
+        index = state.number_box(_("Second head"), keys.HEAD_B, other_shape[1], other.index, width=110)
+    return head, Head(layer, index)
+
+
+def compare_words(mode: str) -> None:
+    """Lay two sentences, or one under two models, over each other."""
+    try:
+        if mode == "sentences":
+            pair = compare_texts.two_sentences()
+        else:
+            pair = compare_texts.two_sources(sidebar.second_model())
+    except HeadroomError as error:
+        stop(error)
+        return
+    compare_texts.say_alignment(pair)
+    shape, other_shape = (maps.weights.shape[:2] for maps in (pair.first, pair.second))
+    values = pair.changes()
+    best = None if values is None else compare_texts.most_changed(values)
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=480):
+            head, other = head_boxes(shape, None if mode == "sentences" else other_shape, best)
+            if values is not None:
+                compare_texts.change_grid(values, head)
+            else:
+                compare_texts.say_heads(pair, head, other)
+                compare_texts.two_grids(pair, head, other)
+        with st.container(width="stretch"):
+            inputs.token_controls(is_pair=False)
+            figures = compare_texts.picture(pair, head, other)
+    with st.container(horizontal=True):
+        compare_texts.tables(pair, head, other)
+        with st.popover(_("Download"), icon=":material/download:"):
+            for name, maps, which in ((pair.names[0], pair.first, head), (pair.names[1], pair.second, other)):
+                base = file_name("compare", name, str(which))
+                file_button(".csv", partial(to_bytes, maps.at(which), ".csv"), base)
+            file_button(".html", partial(to_html, figures, "Headroom"), file_name("compare", str(head)))
+
+
+def compare_collections(mode: str) -> None:
+    """Compare two heads of one model, or two models, over a collection of texts."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        corpus.controls()
+    texts = corpus.chosen()
+    settings = (st.session_state[keys.SPECIALS.key], st.session_state[keys.WEIGHTING.key])
+    models = [sidebar.model_key()] * 2 if mode == "heads" else [sidebar.model_key(), sidebar.second_model()]
+    try:
+        first, second = (measured(model, texts, *settings) for model in models)
+    except HeadroomError as error:
+        stop(error)
+        return
+    if first is None or second is None:
+        finish()
+        st.stop()
+        return
+    shape, other_shape = (found.mean.shape[1:] for found in (first, second))
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=480):
+            head, other = head_boxes(shape, other_shape)
+            if mode == "heads":
+                sides = Side(first, head, str(head)), Side(first, other, str(other))
+                compare_heads.pick_grid(first, head, other)
+            else:
+                names = tuple(sidebar.model_name(model) for model in models)
+                sides = (
+                    Side(first, head, f"{names[0]} {head}"),
+                    Side(second, other, f"{names[1]} {other}"),
+                )
+                compare_heads.model_grids(first, second, (names[0], names[1]), head, other)
+        with st.container(width="stretch"):
+            figures = compare_heads.two_sides(sides, models[0] if mode == "heads" else None, texts)
+    collection_files(sides, figures)
+
+
+def measured(model: str, texts: corpus.Corpus, specials: Specials, weighting: str) -> HeadStatistics | None:
+    """Return the statistics of a model; where they are not there yet, say so and return None."""
+    found = measuring.statistics(model, texts, specials, weighting)
+    if found is None:
+        measuring.say_state(measuring.statistics_key(model, texts, specials, weighting))
+    return found
+
+
+def collection_files(sides: tuple[Side, Side], figures: list[Figure]) -> None:
+    """Offer the table of differences, on the page and as a file."""
+    table = compare_heads.difference_table(*sides)
+    with st.container(horizontal=True):
+        box = st.expander(_("Numbers as a table"), key="compare.table", on_change="rerun", expanded=True)
+        if box.open:
+            box.dataframe(table, hide_index=True, width="stretch")
+        with st.popover(_("Download"), icon=":material/download:"):
+            base = file_name("compare", *(side.name for side in sides))
+            file_button(".csv", lambda: table.to_csv(index=False).encode("utf-8"), base)
+            file_button(".html", partial(to_html, figures, base), base)
+
+
+panels.title(_("Compare"), _("What changes between these two?"))
+with st.container(horizontal=True, vertical_alignment="bottom"):
+    mode = mode_box()
+    if mode in ("sources", "models"):
+        sidebar.second_model_box()
+if mode == "sentences":
+    compare_texts.sentence_boxes()
+elif mode == "sources":
+    inputs.sentences()
+slot = st.empty()
+if not sidebar.is_ready():
+    with slot.container():
+        panels.waiting_grid(6, 12)
+sidebar.open_model()
+slot.empty()
+if mode in ("sentences", "sources"):
+    compare_words(mode)
+else:
+    compare_collections(mode)
+finish()
