@@ -47,11 +47,24 @@ def read_texts(
             "{count} columns are named, but a text is one sentence or a pair: name one or two.",
             count=len(columns),
         )
-    data = read_file(path) if data is None else data
-    texts = _columns(path, columns, data, by_number) if is_table(path) else list(_lines(path, data))
-    if not texts:
+    rows = read_columns(path, columns, data=data, by_number=by_number)
+    rows = rows[(rows != "").all(axis=1)]
+    if not len(rows):
         raise FileError("{path} holds no texts. Give a file with one sentence a line at least.", path=path)
-    return texts
+    return [row[0] if len(row) == 1 else (row[0], row[1]) for row in rows.itertuples(index=False, name=None)]
+
+
+def read_columns(
+    path: str, columns: Sequence[str] = (), *, data: bytes | None = None, by_number: bool | None = None
+) -> pd.DataFrame:
+    """Return the ``columns`` of a table as strings without outer blanks, or the lines of a text file as one column.
+
+    Empty cells are empty strings. Arguments and errors as of `read_texts`.
+    """
+    data = read_file(path) if data is None else data
+    if not is_table(path):
+        return pd.DataFrame({"text": _lines(path, data)}, dtype=object)
+    return _columns(path, columns, data, by_number)
 
 
 def is_table(path: str) -> bool:
@@ -61,7 +74,10 @@ def is_table(path: str) -> bool:
 
 def columns_of(path: str, data: bytes) -> list[str]:
     """Return the names of the columns of a table. Raises FileError."""
-    return [str(name) for name in _frame(path, data, header=True).columns]
+    names = [str(name) for name in _frame(path, data, header=True).columns]
+    if not names:
+        raise FileError("{path} holds no texts. Give a file with one sentence a line at least.", path=path)
+    return names
 
 
 def read_file(path: str) -> bytes:
@@ -102,7 +118,7 @@ def _from_hub(path: str) -> bytes:
         ) from error
 
 
-def _lines(path: str, data: bytes) -> list[Text]:
+def _lines(path: str, data: bytes) -> list[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -114,7 +130,7 @@ def _lines(path: str, data: bytes) -> list[Text]:
     return [line.strip() for line in io.StringIO(text, newline=None) if line.strip()]
 
 
-def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | None) -> list[Text]:
+def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | None) -> pd.DataFrame:
     if by_number is None:
         by_number = bool(columns) and all(column.isdigit() for column in columns)
     frame = _frame(path, data, header=not by_number)
@@ -129,9 +145,7 @@ def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | N
             there=", ".join(map(str, frame.columns[:20])),
             asked=f"{missing[0]} is not among them" if missing else "none was named",
         )
-    rows = frame[names].fillna("").astype(str).apply(lambda column: column.str.strip())
-    rows = rows[(rows != "").all(axis=1)]
-    return [row[0] if len(names) == 1 else (row[0], row[1]) for row in rows.itertuples(index=False)]
+    return frame[names].fillna("").astype(str).apply(lambda column: column.str.strip())
 
 
 def _frame(path: str, data: bytes, *, header: bool) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
@@ -26,7 +27,6 @@ pages = {
 page = st.navigation({"": [pages["home"]], _("Look"): [pages["attention"], pages["heads"], pages["compare"]]})
 state.start(page.url_path)
 sidebar.draw()
-try:
+with suppress(state.PageEnd):  # what a page started is told also where it ended early
     page.run()
-finally:  # a page may stop early, and what it started is told all the same
-    jobs.banner()
+jobs.banner()

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from analysis.findings import HeadStatistics, difference
+from analysis.findings import interval as ends_of
 from analysis.maps import Head
 from dashboard import keys, measuring, panels, state
 from dashboard.corpus import Corpus
@@ -68,7 +69,7 @@ def _distance(found: HeadStatistics, head: Head, other: Head, model: str, corpus
         return " · " + _("the same head: choose another")
     apart = measuring.distances(model, corpus, found.specials)
     if apart is None:
-        return ""
+        return " · " + _("distance: not measured yet")
     heads = found.mean.shape[2]
     a, b = head.layer * heads + head.index, other.layer * heads + other.index
     value = interval(float(apart.mean[a, b]), float(apart.low[a, b]), float(apart.high[a, b]))
@@ -107,8 +108,6 @@ def model_grids(
     options = {"difference": _("difference"), "first": escape(names[0]), "second": escape(names[1])}
     if not same:
         del options["difference"]
-        if st.session_state[keys.GRID.key] == "difference":
-            st.session_state[keys.GRID.key] = "first"
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = measure_box()
         which = state.choose(keys.GRID, _("Grid"), options)
@@ -132,8 +131,8 @@ def model_grids(
 def _difference_grid(first: HeadStatistics, second: HeadStatistics, name: str, head: Head) -> None:
     at = first.names.index(name)
     layers, heads = first.mean.shape[1:]
-    each = [[difference(first, second, Head(a, b), Head(a, b)) for b in range(heads)] for a in range(layers)]
-    mean, low, high = (np.array([[one[i][at] for one in row] for row in each]) for i in range(3))
+    mean = first.mean[at] - second.mean[at]
+    low, high = ends_of(first.replicates[:, at].astype(np.float64) - second.replicates[:, at])
     noise = (low <= 0) & (high >= 0)
     st.markdown(
         _("**{count} of {all} heads** differ beyond noise in {measure}.").format(

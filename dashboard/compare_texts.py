@@ -82,7 +82,8 @@ def two_sentences() -> Pair:
 def two_sources(other: str) -> Pair:
     """Return the session's sentence under the chosen model and under ``other``. Raises TextError, ModelError."""
     text, pair = st.session_state[keys.TEXT], st.session_state[keys.PAIR]
-    first, second = (_read(key, text, pair or None) for key in (sidebar.model_key(), other))
+    pair = pair if pair and pair.strip() else None
+    first, second = (_read(key, text, pair) for key in (sidebar.model_key(), other))
     names = sidebar.model_name(sidebar.model_key()), sidebar.model_name(other)
     return Pair(first, second, names, align(first.queries, second.queries))
 
@@ -104,8 +105,11 @@ def say_alignment(pair: Pair) -> None:
                     name=escape(name), words=", ".join(f"**{escape(clip(word))}**" for word in words[:12])
                 )
             )
-    shared = _("{count} words in both").format(count=len(pair.alignment.shared))
-    st.markdown(" · ".join([shared, *parts]))
+    shared = int((~pair.alignment.special[pair.alignment.shared]).sum())
+    st.markdown(" · ".join([_("{count} words in both").format(count=shared), *parts]))
+    for name, maps in zip(pair.names, (pair.first, pair.second), strict=True):
+        for note in maps.notes:
+            st.caption(f"{escape(name)}: {say_markdown(note)}")
 
 
 def most_changed(values: Floats) -> Head | None:
@@ -116,7 +120,10 @@ def most_changed(values: Floats) -> Head | None:
 
 
 def change_grid(values: Floats, head: Head) -> None:
-    """Draw the grid of heads coloured by how much each changes between the two sides, [layer, head] in bits."""
+    """Draw the grid of heads coloured by how much each changes between the two sides, [layer, head] in bits.
+
+    A click chooses the head on both sides.
+    """
     best = most_changed(values)
     if best is None:
         st.info(_("The two have no word in common, so nothing can be laid over each other."))
@@ -127,7 +134,12 @@ def change_grid(values: Floats, head: Head) -> None:
         )
     )
     panels.head_grid(
-        values, meaning=_("change (bits)"), chosen=head, key="compare.changes", scale=panels.ROOT
+        values,
+        meaning=_("change (bits)"),
+        chosen=head,
+        key="compare.changes",
+        scale=panels.ROOT,
+        on_choose=state.choose_both,
     )
     st.caption(
         _(
@@ -153,7 +165,8 @@ def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
     st.plotly_chart(figure, key="compare.map", config=CHART, alt=alt)
     if which == "difference":
         st.caption(_("Blue: more in the second; red: less. A row is empty where one side lacks the word."))
-    title = f"{pair.names[0]} {head} / {pair.names[1]} {other}: {names[which]}"
+    shown = {"first": pair.names[0], "second": pair.names[1]}.get(which, names["difference"])
+    title = f"{pair.names[0]} {head} / {pair.names[1]} {other}: {shown}"
     return [(title, figure)]
 
 

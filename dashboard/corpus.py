@@ -77,6 +77,7 @@ def _own_texts() -> None:
         format_func=lambda name: kind_names[name],
         default="paste",
         key=f"texts.kind.{language()}",
+        on_change=_forget_error,
         required=True,
     )
     {"paste": _paste, "file": _upload, "hub": _fetch}[kind or "paste"]()
@@ -104,7 +105,12 @@ def _use_pasted() -> None:
 
 
 def _upload() -> None:
-    file = st.file_uploader(_("A file with one text a line, or a table"), type=list(KINDS), key="texts.file")
+    file = st.file_uploader(
+        _("A file with one text a line, or a table"),
+        type=list(KINDS),
+        key="texts.file",
+        on_change=_forget_error,
+    )
     if file is None:
         return
     columns: list[str] = []
@@ -148,6 +154,11 @@ def _use_fetched() -> None:
     _take(lambda: (path.removeprefix(HUB), read_texts(path, columns)))
 
 
+def _forget_error() -> None:
+    """What was wrong with one file is not said of another."""
+    st.session_state[ERROR] = None
+
+
 def _take(read: Callable[[], tuple[str, list[Text]]]) -> None:
     """Look at one's own texts from now on; where they cannot be read, keep the error to show."""
     state.acted()
@@ -163,4 +174,5 @@ def _take(read: Callable[[], tuple[str, list[Text]]]) -> None:
 
 def text_line(text: Text) -> str:
     """Return a text, or a pair with a slash, for a place that reads Markdown."""
-    return escape(clip(text if isinstance(text, str) else " / ".join(text), LONGEST_LINE))
+    whole = text if isinstance(text, str) else " / ".join(text)
+    return escape(clip(" ".join(whole.split()), LONGEST_LINE))

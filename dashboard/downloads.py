@@ -38,7 +38,7 @@ def attention_menu(
         st.markdown(_("**The pictures**, for a browser without a network"))
         heads = " ".join(str(one.first) for one in shown)
         title = f"{every.source}: {' / '.join(every.queries.texts)}"
-        file_button(".html", partial(to_html, figures, title), _attention_file(every, heads))
+        file_button(".html", partial(to_html, figures, title), _attention_file(every, f"{heads}{through}"))
         st.markdown(_("**All heads**, special tokens kept"))
         with st.container(horizontal=True):
             file_button(".npz", partial(to_bytes, every, ".npz"), _attention_file(every, "all"))

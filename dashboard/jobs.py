@@ -41,6 +41,7 @@ class Job:
     key: Hashable
     title: Message
     total: int
+    number: int = 0  # counts up: the order in which jobs run
     state: State = "waiting"
     done: int = 0
     result: object = None
@@ -75,6 +76,7 @@ class _Registry:
     def __init__(self) -> None:
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
         self._lock = threading.Lock()
+        self._count = 0
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headroom-job")
 
     def start(self, key: Hashable, title: Message, total: int, work: Work) -> Job:
@@ -83,7 +85,8 @@ class _Registry:
             if known is not None:
                 self._jobs.move_to_end(key)
                 return known
-            job = self._jobs[key] = Job(key, title, total)
+            self._count += 1
+            job = self._jobs[key] = Job(key, title, total, number=self._count)
             over = [name for name, other in self._jobs.items() if other.is_over]
             for name in over[: max(len(over) - KEPT, 0)]:
                 del self._jobs[name]
@@ -92,6 +95,8 @@ class _Registry:
 
     def find(self, key: Hashable) -> Job | None:
         with self._lock:
+            if key in self._jobs:
+                self._jobs.move_to_end(key)  # what is looked at is kept longest
             return self._jobs.get(key)
 
     def forget(self, key: Hashable) -> None:
@@ -102,7 +107,8 @@ class _Registry:
 
     def unfinished(self) -> list[Job]:
         with self._lock:
-            return [job for job in self._jobs.values() if not job.is_over]
+            left = [job for job in self._jobs.values() if not job.is_over]
+        return sorted(left, key=lambda job: job.number)
 
 
 @st.cache_resource(show_spinner=False)

@@ -49,7 +49,8 @@ SCOPE = Choice("scope", ("layer", "model"))
 SPECIALS = Choice("specials", ("keep", "hide", "renormalise"))
 UNITS = Choice("units", ("words", "pieces"))
 BLOCK = Choice("block", ("all", "AA", "AB", "BA", "BB"))
-TEXTS = Choice("texts", ("english", "indonesian", "own"))
+OWN_TEXTS = "own"
+TEXTS = Choice("texts", ("english", "indonesian", OWN_TEXTS))
 WEIGHTING = Choice("weighting", ("queries", "texts"))
 MEASURE = Choice(
     "measure",
@@ -108,6 +109,7 @@ PAGE_LINKS: dict[str, tuple[str, ...]] = {
         *(choice.key for choice in (TEXTS, SPECIALS, WEIGHTING, MEASURE, CELLS, PANEL)),
         LAYER,
         HEAD,
+        RULES,
     ),
     "compare": (
         *(

@@ -157,6 +157,8 @@ def why_picture(reading: Reading, head: Head, query: int, key: int) -> tuple[str
     places = int(reading.places[query]), int(reading.places[key])
     each = products(vectors, *places)
     row = scores(vectors)[places[0]]
+    if vectors.attendable is not None:
+        row = row[vectors.attendable[places[0]]]
     weight = cache.maps(reading.key, reading.text, reading.pair, "pieces").weights[head.layer, head.index]
     order = np.argsort(-np.abs(each))[:3]
     names = reading.names

@@ -88,7 +88,7 @@ def say_state(key: tuple[str, ...]) -> None:
                 done=job.done, total=job.total
             )
         )
-    st.button(_("Measure again"), key=f"again.{key[0]}", on_click=jobs.forget, args=(key,))
+    st.button(_("Measure again"), key=f"again.{key[0]}.{key[1]}", on_click=jobs.forget, args=(key,))
 
 
 def shape(model: str) -> tuple[int, int]:

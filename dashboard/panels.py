@@ -27,12 +27,14 @@ STYLE = (
     "{fill:currentColor!important}"
     "[data-testid=stCaptionContainer]{opacity:.8!important}"
     "[data-testid=stMainBlockContainer]{padding-left:2.5rem;padding-right:2.5rem}"
+    # White on the light accent of the dark theme would be 2.3:1.
+    "[data-tag]{background:light-dark(#dbe7f6,#2b4463)!important;color:light-dark(#1b1f24,#e8eaed)!important}"
     # Sentences as buttons start at the left, as text does.
     "[data-testid=stBaseButton-tertiary]{text-align:left;justify-content:flex-start}"
     # The progress of long work floats in a corner, so that nothing moves when it comes and goes.
     ".st-key-jobs{position:fixed;right:1.2rem;bottom:1.2rem;z-index:99;width:min(400px,90vw);padding:.6rem 1rem;"
     "border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:8px;"
-    "background:var(--st-secondary-background-color);box-shadow:0 2px 12px rgb(0 0 0/.25)}</style>"
+    "background:light-dark(#f3f4f6,#20252b);box-shadow:0 2px 12px rgb(0 0 0/.25)}</style>"
 )
 
 

@@ -144,10 +144,10 @@ def _even_split(heads: int) -> int:
     return most if most > 2 else heads
 
 
-def beside_controls(reading: Reading) -> Head:
+def beside_controls(reading: Reading, head: Head) -> Head:
     """Draw the boxes that choose the second head, and return it."""
     layers, heads = reading.maps.layers, reading.maps.heads
-    second = state.second_head(layers, heads)
+    second = state.second_head(layers, heads, state.beside(head, heads))
     layer = state.number_box(_("Second layer"), keys.LAYER_B, layers, second.layer, width=110)
     index = state.number_box(_("Second head"), keys.HEAD_B, heads, second.index, width=110)
     return Head(layer, index)

@@ -186,7 +186,7 @@ def try_source(key: str) -> bool:
         st.session_state[keys.MODEL_ERROR] = error.message
         return False
     st.session_state[keys.MODEL] = key
-    st.session_state[keys.QUERY] = st.session_state[keys.KEY] = None
+    st.session_state[keys.QUERY] = st.session_state[keys.KEY] = st.session_state[keys.LINES] = None
     return True
 
 

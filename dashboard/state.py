@@ -18,6 +18,10 @@ from dashboard.examples import EXAMPLES, MINIMAL_PAIRS
 from dashboard.text import LANGUAGE_KEY, browser_language, language
 
 
+class PageEnd(Exception):
+    """Raised by a page that has nothing more to draw. After `st.stop` nothing at all could be drawn, no progress."""
+
+
 def start(page: str) -> None:
     """Give every key its value: from the link at the first run and after Back or Forward, else as it was.
 
@@ -33,7 +37,7 @@ def start(page: str) -> None:
     if keys.WRITTEN not in st.session_state:
         _read_link(keys.LINK_NAMES)
     elif seen != st.session_state[keys.WRITTEN] and not acted and not moved:
-        _read_link((*keys.PAGE_LINKS.get(page, ()), keys.RULES))
+        _read_link(keys.PAGE_LINKS.get(page, ()))
 
 
 def acted() -> None:
@@ -45,6 +49,8 @@ def _read_link(names: Sequence[str]) -> None:
     """Take from the link what it says of ``names``, and of the model and the text; the rest stays as it was."""
     for choice in (choice for choice in keys.CHOICES if choice.key in names):
         asked = st.query_params.get(choice.key)
+        if choice is keys.TEXTS and asked is None and st.session_state.get(choice.key) == keys.OWN_TEXTS:
+            continue  # going back never leaves texts of one's own, which no link says
         st.session_state[choice.key] = asked if asked in choice.options else choice.default
     for key in (key for key in keys.NUMBERS if key in names):
         st.session_state[key] = _number(st.query_params.get(key), 0, 10_000)
@@ -137,9 +143,10 @@ def choose_with(heads: Sequence[Head]) -> None:
 
 def with_heads(layers: int, heads: int) -> list[Head]:
     """Return the further heads whose lines are drawn, within a model of ``layers`` x ``heads``."""
-    found = re.findall(r"(\d{1,4})\.(\d{1,4})", st.session_state[keys.WITH] or "")
-    each = [Head(int(layer), int(head)) for layer, head in found[: keys.MOST_STRANDS]]
-    return [head for head in dict.fromkeys(each) if head.layer < layers and head.index < heads]
+    parts = (st.session_state[keys.WITH] or "").split(",")
+    found = [re.fullmatch(r"(\d{1,4})\.(\d{1,4})", part, flags=re.ASCII) for part in parts]
+    each = dict.fromkeys(Head(int(one[1]), int(one[2])) for one in found if one)
+    return [head for head in each if head.layer < layers and head.index < heads][: keys.MOST_STRANDS]
 
 
 def choose_both(layer: int, head: int) -> None:
@@ -148,12 +155,14 @@ def choose_both(layer: int, head: int) -> None:
     choose_second_head(layer, head)
 
 
-def second_head(layers: int, heads: int) -> Head:
-    """Return the head that the first is compared with; until one is chosen, the first's right neighbour."""
-    first = chosen_head(layers, heads)
-    return Head(
-        _within(keys.LAYER_B, layers, first.layer), _within(keys.HEAD_B, heads, (first.index + 1) % heads)
-    )
+def second_head(layers: int, heads: int, first: Head) -> Head:
+    """Return the head that another is compared with, within ``layers`` x ``heads``; ``first`` until one is chosen."""
+    return Head(_within(keys.LAYER_B, layers, first.layer), _within(keys.HEAD_B, heads, first.index))
+
+
+def beside(head: Head, heads: int) -> Head:
+    """Return the right neighbour of a head, of the first again after the last."""
+    return Head(head.layer, (head.index + 1) % heads)
 
 
 def chosen_head(layers: int, heads: int) -> Head:
@@ -185,8 +194,11 @@ def choose(
     **options: object,
 ) -> str:
     """Draw a widget for ``choice`` with translated ``names``, and return what is chosen."""
+    offered = [option for option in choice.options if option in names]
+    chosen = st.session_state[choice.key]
+    shown = chosen if chosen in offered else offered[0]  # what is not offered here is kept for where it is
     key = f"{choice.key}.{language()}"
-    st.session_state[key] = st.session_state[choice.key]
+    st.session_state[key] = shown
 
     def keep() -> None:
         acted()
@@ -195,9 +207,8 @@ def choose(
 
     if widget is st.segmented_control:
         options["required"] = True
-    offered = [option for option in choice.options if option in names]
     widget(label, offered, format_func=names.get, key=key, on_change=keep, **options)
-    return str(st.session_state[choice.key])
+    return shown
 
 
 def write_link(names: Sequence[str], extra: Mapping[str, object] | None = None) -> None:

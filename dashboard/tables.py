@@ -8,12 +8,16 @@ import pandas as pd
 import streamlit as st
 
 from analysis.maps import AttentionMaps, Head, strongest
+from dashboard import lenses
 from dashboard.reading import Reading
 from dashboard.text import _
 
 
 def attention_tables(
-    reading: Reading, shown: Sequence[AttentionMaps], products: pd.DataFrame | None = None
+    reading: Reading,
+    shown: Sequence[AttentionMaps],
+    lens: str = "weights",
+    products: pd.DataFrame | None = None,
 ) -> None:
     """Draw a closed box with the maps that are shown, one head each, and the list of all heads as tables.
 
@@ -27,9 +31,12 @@ def attention_tables(
             st.markdown(_("Query, key and their products by dimension"))
             st.dataframe(products, hide_index=True, width="stretch")
         for one in shown:
-            st.markdown(
-                _("**{head}**: weight from each query (row) to each key (column)").format(head=one.first)
+            said = (
+                _("**{head}**: weight from each query (row) to each key (column)")
+                if lens == "weights"
+                else _("**{head}**: {meaning}, from each query (row) to each key (column)")
             )
+            st.markdown(said.format(head=lenses.title(lens, one.first), meaning=lenses.colour_name(lens)))
             st.dataframe(map_table(one), width="stretch")
         st.markdown(_("All heads of the model on this text"))
         st.dataframe(heads_table(reading), hide_index=True, width="stretch")

@@ -34,8 +34,9 @@ def in_link() -> str | None:
 
 def read(text: str | None) -> dict[str, float]:
     """Return the thresholds that a link says, by the letter of the role; what it gets wrong is left out."""
-    letters = {rule.letter for rule in ROLES}
+    written = {rule.letter: rule.threshold for rule in ROLES}
     found = re.findall(r"([A-Z])(\d{1,3})", (text or "")[:100])
+    asked = {letter: int(share) / 100 for letter, share in found if 5 <= int(share) <= 100}
     return {
-        letter: int(share) / 100 for letter, share in found if letter in letters and 5 <= int(share) <= 100
+        letter: value for letter, value in asked.items() if letter in written and value != written[letter]
     }

@@ -48,7 +48,7 @@ def open_reading() -> Reading:
     except HeadroomError as error:
         st.info(say_markdown(error.message))
         finish()
-        st.stop()
+        raise state.PageEnd from error
 
 
 def choose_query(reading: Reading, unit: int) -> None:
@@ -147,7 +147,7 @@ if chosen is None:
     )
     inputs.token_controls(reading.maps.is_pair)
     finish()
-    st.stop()
+    raise state.PageEnd
 query, key = chosen
 has_pieces = sidebar.model_key() != sidebar.TOY  # the toy reads whole words and no special tokens
 lens = st.session_state[keys.LENS.key] if st.session_state[keys.VIEW.key] in LENSED else "weights"
@@ -174,7 +174,7 @@ with st.container(horizontal=True, gap="large"):
             elif view == "heads":
                 scope = pictures.scope_controls(head)
             elif view == "beside":
-                second = pictures.beside_controls(reading)
+                second = pictures.beside_controls(reading, head)
         if has_pieces:
             inputs.token_controls(reading.maps.is_pair)
         if view == "map":
@@ -194,8 +194,7 @@ others = {"beside": lambda: [second], "lines": lambda: lenses.further_heads(read
 heads = dict.fromkeys([head, *others.get(view, list)()])
 shown = [pictures.part(reading, which, lens) for which in heads]
 with st.container(horizontal=True):
-    tables.attention_tables(
-        reading, shown, lenses.why_table(reading, head, query, key) if view == "why" else None
-    )
+    products = lenses.why_table(reading, head, query, key) if view == "why" else None
+    tables.attention_tables(reading, shown, lens, products)
     downloads.attention_menu(shown, reading.maps, figures, lens)
 finish(head)

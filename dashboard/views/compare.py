@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NoReturn
 
 import streamlit as st
 
@@ -31,11 +32,11 @@ def finish() -> None:
     state.write_link(keys.PAGE_LINKS["compare"], extra)
 
 
-def stop(error: HeadroomError) -> None:
+def stop(error: HeadroomError) -> NoReturn:
     """Say what cannot be compared, and end the page."""
     st.info(say_markdown(error.message))
     finish()
-    st.stop()
+    raise state.PageEnd from error
 
 
 def mode_box() -> str:
@@ -50,11 +51,16 @@ def mode_box() -> str:
 
 
 def head_boxes(
-    shape: tuple[int, int], other_shape: tuple[int, int] | None, first: Head | None = None
+    shape: tuple[int, int],
+    other_shape: tuple[int, int] | None,
+    first: Head | None = None,
+    *,
+    one_model: bool = False,
 ) -> tuple[Head, Head]:
     """Draw the boxes of the head, or of two where ``other_shape`` is given, and return them.
 
     first: the head to look at until one is chosen
+    one_model: whether both are of one model, where the second starts as the neighbour of the first
     """
     head = state.chosen_head(*shape)
     if first is not None and st.session_state[keys.LAYER] is None:
@@ -65,7 +71,7 @@ def head_boxes(
         head = Head(layer, index)
         if other_shape is None:
             return head, head
-        other = state.second_head(*other_shape)
+        other = state.second_head(*other_shape, state.beside(head, shape[1]) if one_model else head)
         layer = state.number_box(_("Second layer"), keys.LAYER_B, other_shape[0], other.layer, width=110)
         index = state.number_box(_("Second head"), keys.HEAD_B, other_shape[1], other.index, width=110)
     return head, Head(layer, index)
@@ -80,7 +86,6 @@ def compare_words(mode: str) -> None:
             pair = compare_texts.two_sources(sidebar.second_model())
     except HeadroomError as error:
         stop(error)
-        return
     compare_texts.say_alignment(pair)
     shape, other_shape = (maps.weights.shape[:2] for maps in (pair.first, pair.second))
     values = pair.changes()
@@ -113,18 +118,17 @@ def compare_collections(mode: str) -> None:
     settings = (st.session_state[keys.SPECIALS.key], st.session_state[keys.WEIGHTING.key])
     models = [sidebar.model_key()] * 2 if mode == "heads" else [sidebar.model_key(), sidebar.second_model()]
     try:
-        first, second = (measured(model, texts, *settings) for model in models)
+        each = {model: measured(model, texts, *settings) for model in dict.fromkeys(models)}
     except HeadroomError as error:
         stop(error)
-        return
+    first, second = (each[model] for model in models)
     if first is None or second is None:
         finish()
-        st.stop()
-        return
+        raise state.PageEnd
     shape, other_shape = (found.mean.shape[1:] for found in (first, second))
     with st.container(horizontal=True, gap="large"):
         with st.container(width=480):
-            head, other = head_boxes(shape, other_shape)
+            head, other = head_boxes(shape, other_shape, one_model=mode == "heads")
             if mode == "heads":
                 sides = Side(first, head, str(head)), Side(first, other, str(other))
                 compare_heads.pick_grid(first, head, other)

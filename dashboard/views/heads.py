@@ -57,13 +57,13 @@ try:
 except HeadroomError as error:
     st.error(say_markdown(error.message))
     finish()
-    st.stop()
+    raise state.PageEnd from error
 if found is None:
     with slot.container():
         measuring.say_state(measuring.statistics_key(*asked))
         panels.waiting_grid(*measuring.shape(sidebar.model_key()), _("Measuring …"), key="heads.waiting")
     finish()
-    st.stop()
+    raise state.PageEnd
 slot.empty()
 view = head_panels.View.of(found, chosen, sidebar.model_key())
 head_panels.summary(view)
