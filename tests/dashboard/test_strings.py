@@ -13,11 +13,23 @@ from babel.messages.pofile import read_po
 from streamlit.testing.v1 import AppTest
 
 from analysis.messages import Message
-from dashboard import text
+from dashboard import jobs, keys, measuring, text
+from dashboard.corpus import corpus
 from dashboard.examples import EXAMPLES
 from dashboard.sidebar import PRESETS
 from dashboard.text import escape, say, say_markdown
 from tests.conftest import ROOT
+from tests.dashboard.test_heads import (
+    _all_results_stay,
+    fetch,
+    few_sequences,
+    open_heads,
+    paste,
+    settled,
+    slow,
+    start,
+    upload,
+)
 from tests.dashboard.test_pages import (
     APP,
     ATTENTION,
@@ -32,19 +44,21 @@ from tests.dashboard.test_pages import (
 )
 from tests.tiny import save_tiny
 
-__all__ = ["_nothing_opened_before"]  # a fixture for this file too
+# fixtures for this file too
+__all__ = ["_all_results_stay", "_nothing_opened_before", "few_sequences", "slow"]
 
 FILES = sorted((ROOT / "dashboard").rglob("*.py"))
 # Letters that are no language: names of heads, forms of files, a product, what may be typed into a box.
 DATA = re.compile(
-    r"L\d+(·H\d+)?|H\d+|\b[AB] → [AB]\b|\b(CSV|JSON|NPZ|HTML|EN|ID)\b|Headroom|"
-    r":material/\w+:|:gray\[|:small\[|%\{[^}]*\}|</?extra>|google-bert/bert-base-cased|^main$"
+    r"L\d+(·H\d+)?|H\d+|\b[AB] → [AB]\b|\b(CSV|JSON|NPZ|HTML|PARQUET|EN|ID)\b|Headroom|"
+    r":material/\w+:|:gray\[|:small\[|%\{[^}]*\}|</?extra>|google-bert/bert-base-cased|^main$|"
+    r"^hf://datasets/owner/name/file\.parquet$"
 )
 # Fields of a message to the browser that nobody reads.
 UNSEEN = {
     "id", "key", "form_id", "component_name", "js_content", "css_content", "html_content", "tag", "element_type",
     "theme", "config", "url", "mime", "type", "selection_mode", "autocomplete", "raw_values", "json", "spec", "value",
-    "raw_value", "default_format", "icon", "column_order", "columns", "user_key", "delta_path", "deferred_file_id", "hash", "anchor",
+    "raw_value", "default_format", "format", "icon", "column_order", "columns", "user_key", "delta_path", "deferred_file_id", "hash", "anchor",
 }  # fmt: skip
 
 
@@ -224,6 +238,104 @@ def test_files_speak_through_the_catalogue(monkeypatch):
     at = write(open_page(), NONSENSE)
     assert "too many for a table" in said(at)
     assert foreign(at, NONSENSE) == []
+
+
+# Letters of the roles, by which a link names them too; and letters that stand as texts.
+LETTERS = "P N S W O C B D"
+NONSENSES = ("zqxj vwkz zqxj", "vwkz, zqxj", ("zqxj vwkz", "vwkz zqxj"), "zqxj / vwkz")
+
+
+def foreign_heads(at) -> list[str]:
+    """Return what went through no catalogue on the page Heads, the names along the axes of charts among it."""
+    found = foreign(at, f"{NONSENSE} {LETTERS}")
+    for chart in at.get("plotly_chart"):
+        named = [trace.get("y") for trace in json.loads(chart.proto.spec)["data"]]
+        for name in (name for names in named if isinstance(names, list) for name in names):
+            if isinstance(name, str) and re.search("[A-Za-z]", DATA.sub("", re.sub(r"⟦[^⟦⟧]*⟧", "", name))):
+                found.append(name)
+    return found
+
+
+def test_the_walk_over_heads_finds_what_is_not_translated():
+    at = put(open_heads(NONSENSES), **{"heads.table": True, "heads.rules": True})
+    found = " ".join(foreign_heads(at))
+    for part in ("What is each head for?", "have a clear role", "entropy, share of maximum", "Colour: ", "this head",
+                 "Nearest twin", "is most focused on", "Own texts", "Each counts the same", "weight on [CLS]", "sink",
+                 "All heads as a table", "The rules of the roles", "95% interval", "Threshold of", "no link carries",
+                 "of 71 other heads", "English texts (shipped)", "One text a line", "Hidden, [CLS] and [SEP]",
+                 "Normalised entropy", "against all 72 heads", "Back to the written rules", "own sentence"):  # fmt: skip
+        assert part in found, part
+
+
+@pytest.mark.usefixtures("pseudo", "few_sequences")
+def test_heads_speaks_through_the_catalogue():
+    at = put(open_heads(NONSENSES), **{"heads.table": True, "heads.rules": True})
+    assert len(at.dataframe) == 1
+    assert foreign_heads(at) == []
+    assert len(seen(at)) > 400
+    for panel in keys.PANEL.options:
+        for measure in ("cls", "distance", "block_ab"):
+            put(at, panel=panel, measure=measure, cells="numbers")
+            assert len(at.get("plotly_chart")) == 1
+            assert foreign_heads(at) == []
+    at.session_state["measure"] = "induction"
+    settled(ran(at.run()))
+    assert foreign_heads(at) == []
+    put(at, rules={"C": 0.05, "D": 0.05, "P": 0.05}, measure="induction_back")
+    assert foreign_heads(at) == []
+    for layer, head in ((0, 0), (2, 7), (5, 11)):
+        put(at, layer=layer, head=head, rules={"C": 1.0, "D": 1.0}, panel="head")
+        assert foreign_heads(at) == []
+
+
+@pytest.mark.usefixtures("pseudo")
+def test_the_toy_speaks_through_the_catalogue():
+    at = open_heads(NONSENSES, model="toy", measure="induction")
+    assert len(at.error) == 1
+    for panel in keys.PANEL.options:
+        put(at, panel=panel, **{"heads.table": True, "heads.rules": True})
+        assert foreign_heads(at) == []
+
+
+@pytest.mark.usefixtures("pseudo")
+def test_own_texts_speak_through_the_catalogue():
+    at = paste(open_heads(NONSENSES), "")
+    assert len(at.error) == 1
+    assert foreign_heads(at) == []
+    paste(at, "zqxj\nvwkz")
+    assert at.selectbox(key="texts.en").options[2] == "⟦⟦pasted⟧ (2 texts)⟧"
+    assert foreign_heads(at) == []
+    paste(at, "\u200b")
+    assert len(at.error) == 1
+    assert foreign_heads(at) == []
+    upload(paste(at, "zqxj"), "1.txt", b"\xff\xfe")
+    assert len(at.error) == 1
+    assert [line for line in foreign_heads(at) if "1.txt" not in line] == []
+    upload(at, "1.csv", b"1,2\n3,4\n")
+    assert [line for line in foreign_heads(at) if "1.txt" not in line] == []
+    fetch(at, "https://1.csv", "1")
+    assert len(at.error) == 1
+    assert [line for line in foreign_heads(at) if "1.csv" not in line] == []
+
+
+@pytest.mark.usefixtures("pseudo")
+def test_work_under_way_speaks_through_the_catalogue(slow):
+    at = start((*NONSENSES, "zqxj"))
+    assert slow.begun.wait(60)
+    ran(at.run())
+    assert foreign_heads(at) == []
+    at.session_state["texts.own"] = own = corpus("", ["zqxj vwkz", "vwkz"])
+    ran(at.run())
+    assert foreign_heads(at) == []
+    slow.error = ValueError("secret")
+    slow.opened.set()
+    settled(at)
+    assert len(at.error) == 1
+    assert foreign_heads(at) == []
+    jobs.find(measuring.statistics_key("bundled", own, "keep", "queries")).state = "cancelled"
+    ran(at.run())
+    assert len(at.info) == 1
+    assert foreign_heads(at) == []
 
 
 # Two languages
