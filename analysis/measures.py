@@ -130,6 +130,7 @@ def _defined(rows: Rows, queries: Tensor, has_equal: Tensor) -> Bool[Tensor, "ba
         "argmax_previous": before,
         "next": after,
         "argmax_next": after,
+        **{name: queries & _any_of(rows, name) for name in ("cls", "sep", "other_special")},
         "same_word": queries & has_equal,
         "block_aa": in_a & in_b.any(1, keepdim=True),
         "block_ab": in_a & in_b.any(1, keepdim=True),
@@ -137,6 +138,11 @@ def _defined(rows: Rows, queries: Tensor, has_equal: Tensor) -> Bool[Tensor, "ba
         "block_bb": in_b,
     }
     return torch.stack(list(where.values()), dim=1)
+
+
+def _any_of(rows: Rows, kind: str) -> Bool[Tensor, "batch one"]:
+    """Return whether a text has any token of a kind: without one, a weight on it means nothing."""
+    return (rows.kinds[..., KINDS.index(kind)].bool() & rows.real).any(1, keepdim=True)
 
 
 def measure(

@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from analysis.messages import HeadroomError, first_line
@@ -145,12 +146,22 @@ def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | N
             there=", ".join(map(str, frame.columns[:20])),
             asked=f"{missing[0]} is not among them" if missing else "none was named",
         )
-    return frame[names].fillna("").astype(str).apply(lambda column: column.str.strip())
+    taken = frame[names].fillna("")
+    for name in names:
+        odd = [cell for cell in taken[name] if isinstance(cell, (bytes, bytearray, list, dict, tuple, set, np.ndarray))]
+        if odd:
+            raise FileError(
+                "The column {column} of {path} holds {kind}, not text. Name a column of texts.",
+                column=name,
+                path=path,
+                kind=type(odd[0]).__name__,
+            )
+    return taken.astype(str).apply(lambda column: column.str.strip())
 
 
 def _frame(path: str, data: bytes, *, header: bool) -> pd.DataFrame:
     suffix = Path(path).suffix.lower()
-    table = {"header": 0 if header else None, "dtype": str, "encoding": "utf-8-sig"}
+    table = {"header": 0 if header else None, "dtype": str, "encoding": "utf-8-sig", "keep_default_na": False}
     try:
         if suffix == ".parquet":
             frame = pd.read_parquet(io.BytesIO(data))

@@ -52,6 +52,7 @@ def two_sides(sides: tuple[Side, Side], model: str | None, corpus: Corpus) -> li
     if model is not None:
         said += _distance(first.found, first.head, second.head, model, corpus)
     st.markdown(said)
+    st.caption(_("Grey: all heads of the first model.") if model is None else _("Grey: all heads."))
     figure = profile(first.found, sides)
     st.plotly_chart(
         figure,

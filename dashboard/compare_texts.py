@@ -11,7 +11,7 @@ import streamlit as st
 from analysis.compare import Alignment, align, as_maps, changes
 from analysis.maps import AttentionMaps, Floats, Head, strongest, with_specials
 from analysis.statistics import describe, head_entropy
-from analysis.tokens import clip
+from analysis.tokens import Ints, clip
 from dashboard import cache, keys, panels, sidebar, state
 from dashboard.examples import MINIMAL_PAIRS
 from dashboard.figures import difference_map, head_map
@@ -128,11 +128,12 @@ def change_grid(values: Floats, head: Head) -> None:
     if best is None:
         st.info(_("The two have no word in common, so nothing can be laid over each other."))
         return
-    st.markdown(
-        _("Which head changes most? **{best}**, {bits} bits").format(
-            best=best, bits=number(float(values[best.layer, best.index]))
-        )
-    )
+    most = float(values[best.layer, best.index])
+    if most > 0:
+        said = _("Which head changes most? **{best}**, {bits} bits")
+        st.markdown(said.format(best=best, bits=number(most)))
+    else:
+        st.markdown(_("Nothing changes in any head."))
     panels.head_grid(
         values,
         meaning=_("change (bits)"),
@@ -171,8 +172,11 @@ def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
 
 
 def _say_strongest(pair: Pair, first: Floats, second: Floats) -> None:
-    """Say which weight differs most."""
+    """Say which weight between words that both sides have differs most, and what goes to those that one has."""
     change = np.nan_to_num(np.abs(second - first))
+    shared = pair.alignment.shared
+    only = np.setdiff1d(np.arange(change.shape[1]), shared)
+    change[:, only] = 0
     if not change.size or not change.any():
         st.markdown(_("Nothing differs here."))
         return
@@ -187,7 +191,20 @@ def _say_strongest(pair: Pair, first: Floats, second: Floats) -> None:
             first=escape(pair.names[0]),
             second=escape(pair.names[1]),
         )
+        + _to_new_words(pair, first, second, only, shared)
     )
+
+
+def _to_new_words(pair: Pair, first: Floats, second: Floats, only: Ints, shared: Ints) -> str:
+    """Return what the words of both sides give, in the mean, to the words that one side alone has."""
+    words = [i for i in only if not pair.alignment.special[i]]
+    if not words or not len(shared):
+        return ""
+    given = [
+        f"**{escape(clip(pair.alignment.labels[i]))}** {max(side[shared, i].mean() for side in (first, second)):.2f}"
+        for i in words[:6]
+    ]
+    return " · " + _("given to what one side alone has, in the mean: {words}").format(words=", ".join(given))
 
 
 def say_heads(pair: Pair, head: Head, other: Head) -> None:

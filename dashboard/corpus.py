@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from analysis.messages import HeadroomError
+from analysis.messages import HeadroomError, message
 from analysis.texts import HUB, Text, columns_of, is_table, read_texts, sample
 from analysis.tokens import clip
 from dashboard import keys, state
@@ -67,6 +67,27 @@ def controls() -> None:
     state.choose(keys.TEXTS, _("Texts"), names, widget=st.selectbox, width=250)
     with st.popover(_("Own texts"), icon=":material/upload:"):
         _own_texts()
+
+
+def settings() -> None:
+    """Draw the choice of texts and of how they are counted."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        controls()
+        state.choose(
+            keys.SPECIALS,
+            _("Special tokens"),
+            {"keep": _("keep"), "hide": _("hide"), "renormalise": _("renormalise")},
+            help=_(
+                "Hidden, [CLS] and [SEP] are no queries; renormalised, they are neither queries nor keys and each "
+                "row is divided by what is left of it."
+            ),
+        )
+        state.choose(
+            keys.WEIGHTING,
+            _("Average over"),
+            {"queries": _("tokens"), "texts": _("texts")},
+            help=_("Whether a mean is taken over all tokens of the collection, or over its texts."),
+        )
 
 
 def _own_texts() -> None:
@@ -147,6 +168,14 @@ def _fetch() -> None:
 
 def _use_fetched() -> None:
     path = (st.session_state["texts.hub"] or "").strip()
+    if path.removeprefix(HUB).strip("/").count("/") < 2:
+        state.acted()
+        st.session_state[ERROR] = message(
+            "“{path}” names no file of a data set. Write {example}.",
+            path=path,
+            example=f"{HUB}owner/name/file.parquet",
+        )
+        return
     named = (st.session_state["texts.hub.columns"] or "").split(",")
     columns = [column.strip() for column in named if column.strip()]
     # A name of the hub alone is asked here: a path of this machine belongs into the upload.

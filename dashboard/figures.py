@@ -127,7 +127,7 @@ def colour_bar(
             "showscale": True,
             "colorbar": {
                 "orientation": "h",
-                "title": {"text": title, "side": "right"},
+                "title": {"text": title + "\u2002", "side": "right"},
                 "tickvals": root_ticks(ticks),
                 "ticktext": [f"{tick:g}".replace("-", "−") for tick in ticks],
                 "tickangle": 0,

@@ -50,7 +50,7 @@ def profile(found: HeadStatistics, chosen: Sequence[Side]) -> go.Figure:
     for side, shade, symbol in zip(chosen, (OUTLINE, SECOND), ("diamond", "circle"), strict=False):
         traces.append(_one_head(side, names, labels, shade, symbol))
     layout = {
-        "xaxis": {"range": [-0.01, 1.01], "side": "top", "ticks": "", "zeroline": False},
+        "xaxis": {"range": [-0.03, 1.03], "side": "top", "ticks": "", "zeroline": False},
         "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1], "ticks": ""},
         "height": 46 + 21 * len(names),
         "margin": {"l": 205, "r": 12, "t": 24, "b": 4},
@@ -169,7 +169,7 @@ def _layer_bar(layers: int) -> go.Scatter:
             "showscale": True,
             "colorbar": {
                 "orientation": "h",
-                "title": {"text": _("layer"), "side": "right"},
+                "title": {"text": _("layer") + "\u2002", "side": "right"},
                 "tickvals": list(range(0, layers, step)),
                 "thickness": 10,
                 "y": 0,

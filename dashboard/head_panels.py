@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from analysis.distance import HeadDistances
 
 
+CLOSE = 0.1  # bits: as far as heads that attend alike are apart
+FEW = 20  # texts: with fewer, roles and intervals say little
 ATTENTION_PAGE, COMPARE_PAGE = "views/attention.py", "views/compare.py"
 
 
@@ -55,7 +57,11 @@ class View:
         moved = thresholds.of_session()
         rules = tuple(replace(rule, threshold=moved[rule.letter]) for rule in RULES)
         layers, heads = found.mean.shape[1:]
-        return cls(found, corpus, model, rules, roles(found, rules), state.chosen_head(layers, heads))
+        head = state.chosen_head(layers, heads)
+        if st.session_state[keys.LAYER] is None:  # start with the head whose role is the clearest
+            clear = scores(found, rules) / np.array([rule.threshold for rule in rules])[:, None, None]
+            head = Head(*(int(i) for i in divmod(int(clear.max(axis=0).argmax()), heads)))
+        return cls(found, corpus, model, rules, roles(found, rules), head)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -82,6 +88,15 @@ def summary(view: View) -> None:
     letter = {rule.role: rule.letter for rule in view.rules}
     parts = [f"**{letter[role]}** {role_name(role)} ({n})" for n, role in named]
     st.markdown(f"{said}: {', '.join(parts)}" if parts else said)
+    moved = sum(rule.threshold != written.threshold for rule, written in zip(view.rules, RULES, strict=True))
+    if moved:
+        st.caption(_("{count} thresholds of the roles are moved, see the rules below.").format(count=moved))
+    if view.found.texts < FEW:
+        st.caption(
+            _(
+                "{count} texts are few: what a head does on them may be the texts' doing, and the intervals are too narrow."
+            ).format(count=view.found.texts)
+        )
 
 
 def grid(view: View) -> None:
@@ -91,7 +106,7 @@ def grid(view: View) -> None:
         state.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=74)
         state.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=74)
         names = {name: measure_name(name) for name in keys.MEASURE.options}
-        name = state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=190)
+        name = state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=212)
         cells = state.choose(
             keys.CELLS,
             _("In the cells"),
@@ -120,9 +135,11 @@ def grid(view: View) -> None:
         notes=notes,
     )
     st.caption(
-        _("Colour: {definition}. Mean and 95% interval over the texts on hover.").format(
-            definition=measure_definition(name)
-        )
+        (
+            _("Colour: {definition}. Mean and 95% interval over the sequences on hover.")
+            if name in INDUCTION
+            else _("Colour: {definition}. Mean and 95% interval over the texts on hover.")
+        ).format(definition=measure_definition(name))
     )
 
 
@@ -174,7 +191,7 @@ def one_head(view: View) -> list[Figure]:
     each = scores(view.found, view.rules)[:, head.layer, head.index]
     if role == NO_ROLE:
         nearest = int((each / [max(rule.threshold, 1e-9) for rule in view.rules]).argmax())
-        said = _("**{head}**: no clear role; nearest to “{role}”, {score} of the {threshold} needed").format(
+        said = _("**{head}**: no clear role. Closest: {role}, {score} where {threshold} are needed").format(
             head=head,
             role=role_name(view.rules[nearest].role),
             score=number(float(each[nearest])),
@@ -231,7 +248,11 @@ def _twin(view: View) -> tuple[Head | None, str]:
     if other < 0:
         return None, _("Nearest twin: there is no other head.")
     twin = Head(*divmod(int(other), heads))
-    said = _("Nearest twin, which could replace it: **{other}**, distance {distance} bits")
+    said = (
+        _("Nearest twin: **{other}**, distance {distance} bits: it attends so alike that it could replace it")
+        if mean < CLOSE
+        else _("Nearest twin: **{other}**, distance {distance} bits: not close")
+    )
     return twin, said.format(other=twin, distance=interval(float(mean), float(low), float(high)))
 
 
@@ -256,7 +277,7 @@ def map_picture(view: View, apart: HeadDistances) -> list[Figure]:
     )
     st.caption(
         _(
-            "Near heads attend alike: Jensen-Shannon distance over {queries:,} tokens, laid out by metric scaling; "
+            "Near heads attend alike: Jensen-Shannon divergence over {queries:,} tokens, laid out by metric scaling; "
             "stress {stress} (0: all distances are exact; above 0.2: read it with care)."
         ).format(queries=apart.queries, stress=number(stress))
     )
@@ -278,7 +299,7 @@ def matrix_picture(view: View, apart: HeadDistances) -> list[Figure]:
     )
     st.caption(
         _(
-            "Jensen-Shannon distance per token in bits: 0 the same, 1 nothing in common. Rows and columns stand in "
+            "Jensen-Shannon divergence per token in bits: 0 the same, 1 nothing in common. Rows and columns stand in "
             "the order of their clusters, so blocks along the diagonal are heads that do alike."
         )
     )

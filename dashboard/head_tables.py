@@ -49,7 +49,8 @@ def _text_buttons(view: View, end: int, places: Sequence[int], shares: Sequence[
     """Draw a button for each different text, with the head's normalised entropy on it."""
     shown: list[object] = []
     for place, share in zip(places, shares, strict=True):
-        if place < 0 or view.corpus.texts[place] in shown or len(shown) == SHOWN_TEXTS:
+        most = min(SHOWN_TEXTS, max(view.found.texts // 2, 1))  # no text is among both the most and the least
+        if place < 0 or view.corpus.texts[place] in shown or len(shown) == most:
             continue
         text = view.corpus.texts[place]
         shown.append(text)

@@ -54,8 +54,10 @@ class Job:
         return self.state in ("done", "failed", "cancelled")
 
     def cancel(self) -> None:
-        """Ask the work to end at its next report."""
+        """Ask the work to end at its next report; what waits for its turn never begins."""
         self._stop.set()
+        if self.state == "waiting":
+            self.state = "cancelled"
 
     def report(self, done: int) -> None:
         """Note how much is done. Raises Cancelled where someone asked for that."""
@@ -156,12 +158,11 @@ def _progress(jobs: list[Job]) -> None:
         st.rerun()
     first = jobs[0]
     st.progress(min(first.done / max(first.total, 1), 1.0), text=_progress_text(first))
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(_("Cancel"), key="job.cancel", on_click=first.cancel)
-        if len(jobs) > 1:
-            st.caption(
-                _("then: {titles}").format(titles="; ".join(say_markdown(job.title) for job in jobs[1:]))
-            )
+    st.button(_("Cancel"), key="job.cancel", on_click=first.cancel)
+    for i, job in enumerate(jobs[1:4], start=1):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(_("then: {title}").format(title=say_markdown(job.title)))
+            st.button(_("Leave out"), key=f"job.cancel.{i}", on_click=job.cancel, type="tertiary")
 
 
 def _progress_text(job: Job) -> str:
@@ -176,6 +177,8 @@ def _progress_text(job: Job) -> str:
 
 
 def _run(job: Job, work: Work) -> None:
+    if job.is_over:  # cancelled before its turn
+        return
     try:
         job.state, job.started = "running", time.monotonic()
         job.report(0)

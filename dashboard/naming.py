@@ -90,7 +90,7 @@ def number(value: float) -> str:
     if value == 0:
         return "0"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{min(digits, 3)}f}"
+    text = f"{value:,.{min(digits, 4)}f}"
     return text.replace("-", "−") if any(digit in text for digit in "123456789") else text.removeprefix("-")
 
 

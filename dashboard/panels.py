@@ -133,6 +133,7 @@ def _scale(scale: Scale) -> None:
 
 def waiting_grid(layers: int, heads: int, label: str | None = None, key: str = "grid.waiting") -> None:
     """Draw a greyed grid while the model is being opened, or while what ``label`` says is under way."""
+    st.caption(label or _("Opening the model …"))
     pale = Cell(fill="rgba(128,128,128,0.15)", ink="#000000", text="", title=_("not there yet"))
     grid(
         [[pale] * heads] * layers,

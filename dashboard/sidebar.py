@@ -51,7 +51,8 @@ def link_name() -> str | None:
 
 def model_name(key: str) -> str:
     """Return what a model is called beside another."""
-    return {BUNDLED: BUNDLED_NAME, TOY: _("toy")}.get(key, key)
+    names = {BUNDLED: BUNDLED_NAME, TOY: _("toy")}
+    return names.get(key) or (key.rstrip("/").rsplit("/", 1)[-1] if key.startswith(("/", ".", "~")) else key)
 
 
 def second_model() -> str:
@@ -79,12 +80,15 @@ def second_model_box() -> None:
     st.selectbox(
         _("Second model"),
         _second_models(),
-        format_func=model_name,
+        format_func=lambda name: {BUNDLED: BUNDLED_NAME, TOY: _("toy")}.get(name, name),
         key=box,
         on_change=keep,
         width=260,
         help=_("The models that are open here. Open another one at the left, and it can be chosen here too."),
     )
+    asked = st.session_state[keys.MODEL_B]
+    if asked and asked not in _second_models() and asked != model_key():
+        st.caption(_("{name} is not open here: open it at the left first.").format(name=escape(asked)))
 
 
 def is_ready() -> bool:

@@ -62,9 +62,9 @@ def reference(maps, specials):
             if 0 <= q + step < n:
                 add(name, row[..., q + step])
                 add(f"argmax_{name}", top == q + step)
-        add("cls", row[..., first_special].sum(-1))
-        add("sep", row[..., last].sum(-1))
-        add("other_special", row[..., :0].sum(-1))
+        for name, those in (("cls", first_special), ("sep", last)):
+            if those.any():
+                add(name, row[..., those].sum(-1))
         add("punctuation", row[..., marks].sum(-1))
         add("distance", (row * np.abs(np.arange(n) - q)).sum(-1))
         same = (tokens.ids == tokens.ids[q]) & (np.arange(n) != q) & word
@@ -180,7 +180,7 @@ def test_uniform_rows_by_hand():
     assert found["distance"] == pytest.approx((6 + 4 + 4 + 6) / 16)
     left = by_hand(np.full((4, 4), 0.25), rows_by_hand(4, special=(0, 3)), "renormalise")
     assert left["entropy"] == 1.0
-    assert left["cls"] == 0.0
+    assert math.isnan(left["cls"])
     assert left["previous"] == 0.5
 
 
@@ -286,7 +286,7 @@ def test_the_toy_is_measured_like_its_maps():
     )  # the and cat stand twice, it in two sentences
     its = maps[1].weights[0, :, [0, 3], [3, 0]].sum(0)
     np.testing.assert_allclose(found.table("same_word")[0], (cats + its) / 6, atol=1e-6)
-    assert (found.table("cls") == 0).all()
+    assert np.isnan(found.table("cls")).all()  # there is no [CLS] that it could look at
 
 
 def test_the_texts_a_head_is_most_and_least_focused_on(bundled):

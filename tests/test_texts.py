@@ -144,3 +144,22 @@ def test_a_header_of_numbers_can_be_a_header():
     data = b"0,1\nOne.,Two.\n"
     assert read_texts("a.csv", ["1"], data=data) == ["1", "Two."]
     assert read_texts("a.csv", ["1"], data=data, by_number=False) == ["Two."]
+
+
+def test_words_that_look_like_nothing_are_words():
+    assert read_texts("a.csv", ["t"], data=b"t\nNA\nnull\nNone\nnan\n\nTrue\n") == [
+        "NA",
+        "null",
+        "None",
+        "nan",
+        "True",
+    ]
+
+
+@pytest.mark.parametrize("cell", [b"\xff\xfe", ["a", "b"], {"a": 1}])
+def test_a_column_that_holds_no_text_is_one_sentence(tmp_path, cell):
+    path = tmp_path / "odd.parquet"
+    pd.DataFrame({"t": [cell, cell], "n": [1, 2]}).to_parquet(path)
+    with pytest.raises(FileError, match=r"The column t of .* holds \w+, not text"):
+        read_texts(str(path), ["t"])
+    assert read_texts(str(path), ["n"]) == ["1", "2"]

@@ -112,8 +112,7 @@ def compare_words(mode: str) -> None:
 
 def compare_collections(mode: str) -> None:
     """Compare two heads of one model, or two models, over a collection of texts."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        corpus.controls()
+    corpus.settings()
     texts = corpus.chosen()
     settings = (st.session_state[keys.SPECIALS.key], st.session_state[keys.WEIGHTING.key])
     models = [sidebar.model_key()] * 2 if mode == "heads" else [sidebar.model_key(), sidebar.second_model()]
@@ -155,14 +154,13 @@ def measured(model: str, texts: corpus.Corpus, specials: Specials, weighting: st
 def collection_files(sides: tuple[Side, Side], figures: list[Figure]) -> None:
     """Offer the table of differences, on the page and as a file."""
     table = compare_heads.difference_table(*sides)
-    with st.container(horizontal=True):
-        box = st.expander(_("Numbers as a table"), key="compare.table", on_change="rerun", expanded=True)
-        if box.open:
-            box.dataframe(table, hide_index=True, width="stretch")
-        with st.popover(_("Download"), icon=":material/download:"):
-            base = file_name("compare", *(side.name for side in sides))
-            file_button(".csv", lambda: table.to_csv(index=False).encode("utf-8"), base)
-            file_button(".html", partial(to_html, figures, base), base)
+    box = st.expander(_("Numbers as a table"), key="compare.table", on_change="rerun", expanded=True)
+    if box.open:
+        box.dataframe(table, hide_index=True, width="stretch")
+    with st.popover(_("Download"), icon=":material/download:"):
+        base = file_name("compare", *(side.name for side in sides))
+        file_button(".csv", lambda: table.to_csv(index=False).encode("utf-8"), base)
+        file_button(".html", partial(to_html, figures, base), base)
 
 
 panels.title(_("Compare"), _("What changes between these two?"))

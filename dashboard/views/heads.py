@@ -17,29 +17,8 @@ def finish() -> None:
     state.write_link(keys.PAGE_LINKS["heads"], extra)
 
 
-def text_controls() -> None:
-    """Draw the choice of texts and of how they are counted."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        corpus.controls()
-        state.choose(
-            keys.SPECIALS,
-            _("Special tokens"),
-            {"keep": _("keep"), "hide": _("hide"), "renormalise": _("renormalise")},
-            help=_(
-                "Hidden, [CLS] and [SEP] are no queries; renormalised, they are neither queries nor keys and each "
-                "row is divided by what is left of it."
-            ),
-        )
-        state.choose(
-            keys.WEIGHTING,
-            _("Each counts the same"),
-            {"queries": _("token"), "texts": _("text")},
-            help=_("Whether a mean is taken over all tokens of the collection, or over its texts."),
-        )
-
-
 panels.title(_("Heads"), _("What is each head for?"))
-text_controls()
+corpus.settings()
 slot = st.empty()
 if not sidebar.is_ready():
     with slot.container():

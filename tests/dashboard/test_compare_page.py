@@ -196,7 +196,9 @@ def test_both_sides_and_their_difference_are_as_computed(units, specials, bundle
     np.testing.assert_allclose(z_of(at), two - one, atol=1e-6)
     ticks = spec(at)["layout"]["yaxis"]["categoryarray"]
     assert ticks == [f"{i} {label}" for i, label in enumerate(alignment.labels)]
-    query, key = divmod(int(np.nan_to_num(np.abs(two - one)).argmax()), len(alignment.labels))
+    change = np.nan_to_num(np.abs(two - one))
+    change[:, (alignment.first < 0) | (alignment.second < 0)] = 0  # what one side lacks is told apart
+    query, key = divmod(int(change.argmax()), len(alignment.labels))
     labels = alignment.labels
     assert (
         f"Most different: **{labels[query]}** → **{labels[key]}**, {one[query, key]:.2f} in first, "
