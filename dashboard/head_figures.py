@@ -217,9 +217,9 @@ def distance_matrix(distances: Floats, order: Ints, heads: int) -> go.Figure:
 def by_layer(found: HeadStatistics, name: str, chosen: Head) -> go.Figure:
     """Return one measure by layer: every head a dot, the layer's mean a line with its 95% interval."""
     table, at = found.table(name), found.names.index(name)
-    layers, heads = table.shape
-    low, high = ends_of(np.nanmean(found.replicates[:, at].astype(np.float64), axis=-1))
-    mean = np.nanmean(table, axis=1)
+    layers, heads = table.shape  # a measure is defined for all heads of a layer or for none
+    low, high = ends_of(found.replicates[:, at].astype(np.float64).mean(axis=-1))
+    mean = table.mean(axis=1)
     layer, head = (axis.ravel() for axis in np.indices(table.shape))
     line = go.Scatter(
         x=list(range(layers)),
@@ -231,8 +231,8 @@ def by_layer(found: HeadStatistics, name: str, chosen: Head) -> go.Figure:
                  "color": SECOND, "thickness": 2, "width": 5},
         hovertext=[
             _("layer {layer}: mean {value}, spread over its heads {low} to {high}").format(
-                layer=i, value=interval(mean[i], low[i], high[i]), low=number(float(np.nanmin(table[i]))),
-                high=number(float(np.nanmax(table[i]))),
+                layer=i, value=interval(mean[i], low[i], high[i]), low=number(float(table[i].min())),
+                high=number(float(table[i].max())),
             ) for i in range(layers)
         ],
         hovertemplate="%{hovertext}<extra></extra>",

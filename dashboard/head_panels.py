@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,8 +104,11 @@ def grid(view: View) -> None:
     """Draw the grid of heads, what colours it and what is printed in it, and the boxes that choose a head."""
     layers, heads = view.shape
     with st.container(horizontal=True):
-        state.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=74)
-        state.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=74)
+        both = partial(
+            state.complete_head, view.head
+        )  # who changes one number means the other as it is shown
+        state.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=74, on_keep=both)
+        state.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=74, on_keep=both)
         names = {name: measure_name(name) for name in keys.MEASURE.options}
         name = state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=212)
         cells = state.choose(
@@ -117,10 +121,10 @@ def grid(view: View) -> None:
     values, low, high = _table(view, name)
     if values is None or low is None or high is None:
         return
-    letters = view.letters()
+    letters, called = view.letters(), measure_name(name)
     notes = [
         [
-            f"{measure_name(name)} {interval(values[a, b], low[a, b], high[a, b])} · {role_name(view.roles[a, b])}"
+            f"{called} {interval(values[a, b], low[a, b], high[a, b])} · {role_name(view.roles[a, b])}"
             for b in range(heads)
         ]
         for a in range(layers)

@@ -61,6 +61,7 @@ def _text_buttons(view: View, end: int, places: Sequence[int], shares: Sequence[
             type="tertiary",
             help=_("Normalised entropy {share}. See it on the Attention page.").format(share=number(share)),
         ):
+            state.choose_head(view.head.layer, view.head.index)
             state.take_text(*((text, None) if isinstance(text, str) else text))
             st.switch_page(ATTENTION_PAGE)
 

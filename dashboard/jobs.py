@@ -145,9 +145,9 @@ def forget(key: Hashable) -> None:
 
 def banner() -> None:
     """Draw the progress of all unfinished jobs, with Cancel; when one ends the page is drawn anew."""
+    jobs = _registry().unfinished()  # first: what ends from here on is found over below
     if any(job.is_over for job in st.session_state.pop(AWAITED, [])):
         st.rerun()  # it ended while the page that still lacks it was drawn
-    jobs = _registry().unfinished()
     if jobs:
         with st.container(key="jobs"):
             st.fragment(_progress, run_every=TICK)(jobs)

@@ -104,6 +104,13 @@ def take_sides(first: str, second: str) -> None:
     st.session_state[keys.SIDES], st.session_state[keys.MINIMAL] = (first, second), None
 
 
+def complete_head(shown: Head) -> None:
+    """Take the number of the head that was not chosen from the one that was shown."""
+    for key, number in ((keys.LAYER, shown.layer), (keys.HEAD, shown.index)):
+        if st.session_state[key] is None:
+            st.session_state[key] = number
+
+
 def choose_second_head(layer: int, head: int) -> None:
     """Choose the head that the first is compared with."""
     acted()
@@ -172,14 +179,24 @@ def chosen_head(layers: int, heads: int) -> Head:
     )
 
 
-def number_box(label: str, key: str, count: int, first: int, *, width: int = 88) -> int:
-    """Draw a box for one of ``count`` numbers; ``first`` where none is chosen yet."""
+def number_box(
+    label: str,
+    key: str,
+    count: int,
+    first: int,
+    *,
+    width: int = 88,
+    on_keep: Callable[[], None] | None = None,
+) -> int:
+    """Draw a box for one of ``count`` numbers; ``first`` where none is chosen yet. ``on_keep`` runs after a choice."""
     box = f"{key}.box"
     st.session_state[box] = _within(key, count, first)
 
     def keep() -> None:
         acted()
         st.session_state[key] = st.session_state[box]
+        if on_keep is not None:
+            on_keep()
 
     st.selectbox(label, range(count), key=box, on_change=keep, width=width)
     return int(st.session_state[box])

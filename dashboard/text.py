@@ -27,7 +27,12 @@ TURNING = {"R", "AL", "AN", "RLE", "LRE", "RLO", "LRO", "PDF", "RLI", "LRI", "FS
 
 def languages() -> list[str]:
     """Return the languages that have a catalogue, English first."""
-    return [DEFAULT, *sorted(path.stem for path in LOCALE.glob("*.po"))]
+    return [DEFAULT, *_catalogues(LOCALE)]
+
+
+@lru_cache
+def _catalogues(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in folder.glob("*.po")))
 
 
 def language() -> str:

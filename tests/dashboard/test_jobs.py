@@ -199,6 +199,8 @@ def test_a_job_cancelled_before_its_turn_never_runs(registry):
     job = jobs.start("second", TITLE, 4, never)
     gate.has_begun()
     job.cancel()
+    assert (job.state, job.is_over) == ("cancelled", True)  # at once: nothing has begun
+    assert [left.key for left in registry.unfinished()] == ["first"]
     gate.opened.set()
     finish(registry)
     assert (job.state, job.result, never.runs) == ("cancelled", None, 0)
@@ -471,9 +473,16 @@ def test_what_waits_is_named_after_what_runs(registry):
     ((share, words),) = progress_of(at)
     assert share == 50
     assert words.startswith("Counting \\*all\\* goats: 2 of 4")
-    assert "then: Counting cows; Counting sheep" in said(at)
+    assert [line for line in said(at).splitlines() if line.startswith("then")] == [
+        "then: Counting cows",
+        "then: Counting sheep",
+    ]
+    ran(at.button(key="job.cancel.1").click().run())
+    assert jobs.find("second").state == "cancelled"
+    assert "then: Counting cows" not in said(ran(at.run()))
     gate.opened.set()
     finish(registry)
+    assert (jobs.find("first").state, jobs.find("sheep").state) == ("done", "done")
 
 
 def test_the_bar_and_cancel_belong_to_the_job_that_runs(registry):
