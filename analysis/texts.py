@@ -148,7 +148,11 @@ def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | N
         )
     taken = frame[names].fillna("")
     for name in names:
-        odd = [cell for cell in taken[name] if isinstance(cell, (bytes, bytearray, list, dict, tuple, set, np.ndarray))]
+        odd = [
+            cell
+            for cell in taken[name]
+            if isinstance(cell, (bytes, bytearray, list, dict, tuple, set, np.ndarray))
+        ]
         if odd:
             raise FileError(
                 "The column {column} of {path} holds {kind}, not text. Name a column of texts.",
