@@ -65,7 +65,7 @@ CELLS = Choice("cells", ("letters", "numbers"))
 PANEL = Choice("panel", ("head", "map", "matrix", "layers"))
 COMPARE = Choice("compare", ("sentences", "sources", "heads", "models"))
 PICTURE = Choice("picture", ("difference", "first", "second"))
-GRID = Choice("grid", ("difference", "first", "second"))
+GRID = Choice("shown", ("difference", "first", "second"))
 PICK = Choice("pick", ("first", "second"))
 CHOICES = (
     COMPARE,

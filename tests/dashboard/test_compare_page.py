@@ -562,13 +562,13 @@ def test_a_single_text_has_no_noise_to_tell():
 def test_two_models_of_different_shapes_have_two_grids(bundled, press):
     at = over(open_page(COMPARE, layer="4", head="7"), TEXTS, compare="models", layer2=0, head2=3)
     first, second = summarise(bundled, TEXTS), summarise(make_toy(), TEXTS)
-    control = at.get_by_key("grid.en")
+    control = at.get_by_key("shown.en")
     assert [option.content for option in control.proto.options] == ["all\\-MiniLM\\-L6\\-v2", "toy"]
     assert control.value == "first"
     [grid] = grids(at)
     np.testing.assert_allclose(values_of(grid), first.table("entropy_normalised"), atol=5.1e-4)
     press(at, grid_module, "_GRID", "compare.models", {"layer": 1, "head": 8, "number": 1})
-    put(at, grid="second", measure="confidence")
+    put(at, shown="second", measure="confidence")
     np.testing.assert_allclose(values_of(grids(at)[0]), second.table("confidence"), atol=5.1e-4)
     press(at, grid_module, "_GRID", "compare.models", {"layer": 0, "head": 5, "number": 2})
     assert boxes(at) == (1, 8, 0, 5)
@@ -583,16 +583,16 @@ def test_two_models_of_different_shapes_have_two_grids(bundled, press):
 
 def test_the_grid_of_differences_comes_back_with_the_shape(tiny_pair):
     at = over(two_tiny(tiny_pair), TEXTS[:2], compare="models")
-    assert at.get_by_key("grid.en").value == "difference"
+    assert at.get_by_key("shown.en").value == "difference"
     measured(put(at, model2="toy"))
     measured(put(at, model2=tiny_pair[1]))
-    assert at.get_by_key("grid.en").value == "difference"
+    assert at.get_by_key("shown.en").value == "difference"
 
 
 def check_models(at, first, second, press, measures):
     """Check the grid of differences of two models of one shape."""
     layers, heads = first.mean.shape[1:]
-    assert at.get_by_key("grid.en").value == "difference"
+    assert at.get_by_key("shown.en").value == "difference"
     for name in measures:
         put(at, measure=name)
         measure = first.names.index(name)
@@ -626,7 +626,7 @@ def check_models(at, first, second, press, measures):
     wanted = [interval(mean[i], low[i], high[i]) for i in kept]
     assert difference_table(at)["first minus second"].tolist() == wanted
     for name, side in (("first", first), ("second", second)):
-        put(at, grid=name, measure="confidence")
+        put(at, shown=name, measure="confidence")
         np.testing.assert_allclose(values_of(grids(at)[0]), side.table("confidence"), atol=5.1e-4)
 
 
@@ -673,7 +673,7 @@ def test_a_link_opens_its_mode(compare):
 @pytest.mark.parametrize(
     "link",
     [
-        {"compare": "<b>", "picture": "third", "grid": "none", "pick": "", "minimal": "99"},
+        {"compare": "<b>", "picture": "third", "shown": "none", "pick": "", "minimal": "99"},
         {"compare": "all", "minimal": "0", "layer": "x", "head": "-1"},
         {"minimal": "-1", "layer2": "99999999999", "head2": "1e3"},
         {"minimal": "٣", "first": "secret", "second": "secret"},

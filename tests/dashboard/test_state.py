@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from dashboard import reading as reading_module
 from dashboard.cache import key_of, parts_of
 from dashboard.examples import EXAMPLES
 from dashboard.reading import query_and_key, read
+from tests.conftest import ROOT
 from tests.tiny import save_tiny
 
 NAMES = tuple(choice.key for choice in keys.CHOICES)
@@ -485,3 +487,14 @@ def test_a_folder_with_an_at_sign_is_no_pinned_hub_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cache.parts_of("runs/a@b") == ("runs/a@b", None, "cpu")
     assert cache.parts_of("owner/name@main") == ("owner/name", "main", "cpu")
+
+
+def test_no_widget_has_the_key_of_something_a_session_remembers():
+    """Streamlit would write the one over the other."""
+    remembered = {choice.key for choice in keys.CHOICES}
+    remembered |= {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)}
+    drawn = set()
+    for path in (ROOT / "dashboard").rglob("*.py"):
+        drawn |= set(re.findall(r'\bkey=f?"([^"]+)"', path.read_text(encoding="utf-8")))
+    assert len(drawn) > 40
+    assert drawn & remembered == set()

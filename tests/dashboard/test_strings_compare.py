@@ -127,7 +127,7 @@ def test_two_heads_speak_through_the_catalogue():
 def test_two_models_speak_through_the_catalogue(tmp_path):
     folders = [str(save_tiny(tmp_path / f"z{number}", seed=number)) for number in (0, 1)]
     at = put(open_page(COMPARE), compare="models", model2="toy")
-    for choices in ({}, {"grid": "second"}):
+    for choices in ({}, {"shown": "second"}):
         measured(put(at, **choices))
         assert untranslated(at) == []
     for folder in folders:  # as the sidebar's form does
@@ -135,6 +135,6 @@ def test_two_models_speak_through_the_catalogue(tmp_path):
         at.text_input(key="model.name").set_value(folder)
         next(button for button in at.button if "Open" in button.label).click()
         measured(at)
-    measured(put(at, model2=folders[0], grid="difference"))
+    measured(put(at, model2=folders[0], shown="difference"))
     assert untranslated(at, *folders) == []
     assert any("differ beyond noise in" in line for line in seen(at))
