@@ -11,6 +11,8 @@ The rooms, from the script to the numbers:
     pictures       the pictures of the Attention page
     lenses         what stands beside the raw weights there: lines, norms, rollout, why
     head_panels    the panels of the Heads page
+    head_pictures  its pictures of many heads
+    head_view      what it looks at: statistics, texts, roles
     head_tables    its lists, tables, files and rules
     compare_texts  Compare: word laid over word
     compare_heads  Compare: over many texts

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
 
-from analysis.findings import HeadStatistics
 from analysis.maps import Floats, Head
-from analysis.roles import NO_ROLE, RULES, Rule, roles, scores
-from dashboard import keys, measuring, panels, state, thresholds
-from dashboard.corpus import Corpus
-from dashboard.head_figures import Side, by_layer, distance_matrix, head_map_2d, profile
+from analysis.roles import NO_ROLE, RULES, scores
+from dashboard import keys, measuring, panels, state
+from dashboard.head_figures import Side, profile
+from dashboard.head_pictures import layer_picture, map_picture, matrix_picture
+from dashboard.head_view import View
 from dashboard.naming import (
     BITS,
     INDUCTION,
@@ -29,51 +27,16 @@ from dashboard.naming import (
     number,
     role_name,
 )
-from dashboard.pictures import CHART, Figure, clicked
+from dashboard.pictures import CHART, Figure
 from dashboard.text import _
 
 if TYPE_CHECKING:
-    from analysis.distance import HeadDistances
+    pass
 
 
 CLOSE = 0.1  # bits: as far as heads that attend alike are apart
 FEW = 20  # texts: with fewer, roles and intervals say little
 ATTENTION_PAGE, COMPARE_PAGE = "views/attention.py", "views/compare.py"
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """What the page looks at: the statistics, the texts they come from, and the roles by the rules chosen."""
-
-    found: HeadStatistics
-    corpus: Corpus
-    model: str
-    rules: tuple[Rule, ...]
-    roles: np.ndarray  # [layer, head] names
-    head: Head
-
-    @classmethod
-    def of(cls, found: HeadStatistics, corpus: Corpus, model: str) -> View:
-        """Return the view of a session."""
-        moved = thresholds.of_session()
-        rules = tuple(replace(rule, threshold=moved[rule.letter]) for rule in RULES)
-        layers, heads = found.mean.shape[1:]
-        head = state.chosen_head(layers, heads)
-        if st.session_state[keys.LAYER] is None:  # start with the head whose role is the clearest
-            clear = scores(found, rules) / np.array([rule.threshold for rule in rules])[:, None, None]
-            head = Head(*(int(i) for i in divmod(int(clear.max(axis=0).argmax()), heads)))
-        return cls(found, corpus, model, rules, roles(found, rules), head)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Layers and heads a layer."""
-        layers, heads = self.found.mean.shape[1:]
-        return layers, heads
-
-    def letters(self) -> np.ndarray:
-        """Return [layer, head] the letter of each head's role, a dot for none."""
-        by_role = {rule.role: rule.letter for rule in self.rules} | {NO_ROLE: "·"}
-        return np.vectorize(by_role.__getitem__, otypes=[object])(self.roles)
 
 
 def summary(view: View) -> None:
@@ -258,83 +221,3 @@ def _twin(view: View) -> tuple[Head | None, str]:
         else _("Nearest twin: **{other}**, distance {distance} bits: not close")
     )
     return twin, said.format(other=twin, distance=interval(float(mean), float(low), float(high)))
-
-
-def map_picture(view: View, apart: HeadDistances) -> list[Figure]:
-    """Draw the map of heads; a click chooses one."""
-    from analysis.distance import place
-
-    layers, heads = view.shape
-    points, stress = place(apart)
-    letters = ["" if letter == "·" else letter for letter in view.letters().ravel()]
-    notes = [f"{Head(*divmod(i, heads))}: {role_name(role)}" for i, role in enumerate(view.roles.ravel())]
-    figure = head_map_2d(points, layers, heads, letters, notes, view.head)
-    st.plotly_chart(
-        figure,
-        key="heads.map",
-        on_select=_chooser("heads.map", layers * heads, heads),
-        selection_mode="points",
-        config=CHART,
-        alt=_("Map of {count} heads: near ones attend alike. {head} is chosen.").format(
-            count=layers * heads, head=view.head
-        ),
-    )
-    st.caption(
-        _(
-            "Near heads attend alike: Jensen-Shannon divergence over {queries:,} tokens, laid out by metric scaling; "
-            "stress {stress} (0: all distances are exact; above 0.2: read it with care)."
-        ).format(queries=apart.queries, stress=number(stress))
-    )
-    return [(_("map of heads"), figure)]
-
-
-def matrix_picture(view: View, apart: HeadDistances) -> list[Figure]:
-    """Draw the distances between all heads, clusters together."""
-    from analysis.distance import order
-
-    figure = distance_matrix(apart.mean, order(apart), view.shape[1])
-    st.plotly_chart(
-        figure,
-        key="heads.matrix",
-        config=CHART,
-        alt=_("Distances between {count} heads in bits; heads of a cluster stand together.").format(
-            count=view.roles.size
-        ),
-    )
-    st.caption(
-        _(
-            "Jensen-Shannon divergence per token in bits: 0 the same, 1 nothing in common. Rows and columns stand in "
-            "the order of their clusters, so blocks along the diagonal are heads that do alike."
-        )
-    )
-    return [(_("distances"), figure)]
-
-
-def layer_picture(view: View) -> list[Figure]:
-    """Draw the measure that colours the grid by layer."""
-    name = st.session_state[keys.MEASURE.key]
-    if name in INDUCTION:
-        st.caption(_("Induction is measured on random tokens, not on these texts: choose another colour."))
-        return []
-    layers, heads = view.shape
-    figure = by_layer(view.found, name, view.head)
-    st.plotly_chart(
-        figure,
-        key="heads.layers",
-        on_select=_chooser("heads.layers", layers * heads, heads),
-        selection_mode="points",
-        config=CHART,
-        alt=_("{measure} by layer, every head a dot, with the mean of each layer.").format(
-            measure=measure_name(name)
-        ),
-    )
-    return [(_("{measure} by layer").format(measure=measure_name(name)), figure)]
-
-
-def _chooser(chart: str, count: int, heads: int) -> Callable[[], None]:
-    def choose() -> None:
-        point = clicked(chart, count)
-        if point is not None:
-            state.choose_head(*divmod(point, heads))
-
-    return choose

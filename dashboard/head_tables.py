@@ -15,7 +15,8 @@ from analysis.roles import NO_ROLE, scores
 from dashboard import measuring, state, thresholds
 from dashboard.corpus import text_line
 from dashboard.downloads import file_button, file_name, to_html
-from dashboard.head_panels import ATTENTION_PAGE, View
+from dashboard.head_panels import ATTENTION_PAGE
+from dashboard.head_view import View
 from dashboard.naming import measure_name, number, role_name, rule_measures
 from dashboard.pictures import Figure
 from dashboard.text import _, language

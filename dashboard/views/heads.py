@@ -6,6 +6,7 @@ import streamlit as st
 
 from analysis.messages import HeadroomError
 from dashboard import corpus, head_panels, head_tables, keys, measuring, panels, sidebar, state, thresholds
+from dashboard.head_view import View
 from dashboard.text import _, say_markdown
 
 
@@ -44,7 +45,7 @@ if found is None:
     finish()
     raise state.PageEnd
 slot.empty()
-view = head_panels.View.of(found, chosen, sidebar.model_key())
+view = View.of(found, chosen, sidebar.model_key())
 head_panels.summary(view)
 with st.container(horizontal=True, gap="large"):
     with st.container(width=480):
