@@ -13,27 +13,38 @@ One legend of axes for the whole project, used in names, signatures and docstrin
 One direction of data: a module imports only from those above it in this list, and nothing here knows
 that a screen exists (``tests/test_house.py`` holds both).
 
-    messages    what is said to a person: sentences with their values, errors
-    tokens      the tokens of a text: spans, words, which are special
-    maps        attention maps, and the views of a map that keep its meaning
-    probe       the attention function given to transformers: sees every head, scales it, reports it
-    anatomy     where each architecture keeps the matrices of its attention
-    checkpoint  what a model's folder says of itself: can it be opened rightly?
-    hub         a model's files from the hub
-    models      open a model: bundled, hub id or local folder
-    toy         multi-head attention by hand
-    capture     text -> attention maps, from a model and from the toy alike
-    lenses      beside the weights: their flow through the layers, what is carried, why a query looks
-    statistics  entropy and what a head does, in numbers and in a sentence
-    compare     two texts, or one text under two sources: tokens aligned, how much each head changes
-    texts       texts from files, and those that ship
-    findings    what is found of every head over many texts: measures by name, tables, intervals
-    measures    the measures, computed as the weights arrive
-    stream      many texts as batches whose weights are handed on as they arrive
-    collection  the measures over many texts, with their uncertainty
-    distance    how alike the heads are: the distance between every two of them, a map, an order, twins
-    induction   who continues what came before: repeated random tokens, in both directions
-    roles       what a head is for, by written rules
-    export      maps and tables -> files
-    __main__    the same from a shell
+    messages      what is said to a person: sentences with their values, errors
+    tokens        the tokens of a text: spans, words, which are special
+    maps          attention maps, and the views of a map that keep its meaning
+    probe         the attention function given to transformers: sees every head, scales it, reports it
+    anatomy       where each architecture keeps the matrices of its attention
+    suffix        the network from one layer on, sharing its parameters; the states on the way there
+    checkpoint    what a model's folder says of itself: can it be opened rightly?
+    hub           a model's files from the hub
+    models        open a model: bundled, hub id or local folder
+    toy           multi-head attention by hand
+    capture       text -> attention maps, from a model and from the toy alike
+    lenses        beside the weights: their flow through the layers, what is carried, why a query looks
+    statistics    entropy and what a head does, in numbers and in a sentence
+    compare       two texts, or one text under two sources: tokens aligned, how much each head changes
+    texts         texts from files, and those that ship
+    datasets      texts with what is to be found of them, from files and what ships; their split
+    findings      what is found of every head over many texts: measures by name, tables, intervals
+    measures      the measures, computed as the weights arrive
+    stream        many texts as batches whose weights are handed on as they arrive
+    passes        whole passes under gates, and stacked ones from the attention of one layer on
+    ablation      heads switched off, for many sets of heads at once: exact, what they share computed once
+    collection    the measures over many texts, with their uncertainty
+    distance      how alike the heads are: the distance between every two of them, a map, an order, twins
+    induction     who continues what came before: repeated random tokens, in both directions
+    scores        how good predictions are: metrics of many variants in many bootstrap replicates at once
+    significance  whether a change of a score is more than noise: paired bootstrap, corrected for many tests
+    problems      a task set up on a model and its data
+    tasks         similarity, classification, masked words, fidelity
+    importance    gradient scores of every head
+    runs          the record of an experiment: written as it goes, resumed
+    experiment    an ablation experiment from its data to the table of changes
+    roles         what a head is for, by written rules
+    export        maps and tables -> files
+    __main__      the same from a shell
 """

@@ -5,14 +5,16 @@ Transformers 5 lets a program register its own attention function and hands unkn
 changed: two sessions can look at, or switch off, different heads of one model at the same moment.
 
 Scaling a head's context by a gate is xi in Michel, Levy, Neubig 2019 (arXiv 1905.10650), section 2.3: a
-gate of 0 equals zeroing the head's weights after the softmax, its columns of W_O, or removing it.
+gate of 0 equals zeroing the head's weights after the softmax, its columns of W_O, or removing it. Something
+else may stand in for the context of a head that is off: its mean over other texts, or the mean of the values
+it could have attended to, which is what uniform attention gives (Kovaleva et al. 2019, arXiv 1908.08593).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -27,6 +29,9 @@ ATTENTION = "headroom"
 
 WeightsReader = Callable[[int, Tensor, Tensor | None], None]
 VectorsReader = Callable[[int, Tensor, Tensor, Tensor, float], None]
+Contexts = tuple[Tensor, Tensor | None]
+ContextsReader = Callable[[int, Tensor, Tensor | None], None]
+Replacement = Literal["zero", "mean", "uniform"]
 
 
 @dataclass(eq=False)
@@ -34,16 +39,31 @@ class Probe:
     """What one forward pass should do to the heads, and report of them. Use a new one for each pass.
 
     gates: [batch or 1, layer, head] the factor of each head's context, 1 as it is and 0 off; None for 1
+    replacement: what takes the place of a context, as far as its gate is below 1: nothing, the head's mean
+        context from ``means``, or the mean of the values that the query may attend to
+    means: [layer, head, head_dim] for the replacement "mean"
+    first: the number of the layer that a pass starts with: above 0 in a suffix of a network, whose
+        layers keep their numbers
+    kept: what ``on_contexts`` was given of layer ``first``, with a row for each row of the batch; it stands in
+        for computing the attention of that layer
     on_weights: called once a layer with the layer's number, its weights [batch, head, query, key] (rows
         sum to 1) and its mask [batch, 1, query, key] (True where a key may be attended; None: everywhere)
     on_vectors: called once a layer, before on_weights, with the layer's number, its queries, keys and values
         [batch, head, token, head_dim] as they enter the attention (in ModernBERT after the rotation by their
         position) and the scale that the products of queries and keys are multiplied with
+    on_contexts: called once a layer, after on_weights, with the layer's number, the contexts
+        [batch, query, head, head_dim] before their gates, and the replacement, which fits that shape
+        (None: nothing)
     """
 
     gates: Float[Tensor, "batch layer head"] | None = None
+    replacement: Replacement = "zero"
+    means: Float[Tensor, "layer head head_dim"] | None = None
+    first: int = 0
+    kept: Contexts | None = None
     on_weights: WeightsReader | None = None
     on_vectors: VectorsReader | None = None
+    on_contexts: ContextsReader | None = None
     calls: int = 0
 
 
@@ -64,8 +84,11 @@ def attend(
     Without a reader of weights this is transformers' own sdpa; with one, the arithmetic of its eager attention.
     """
     probe = head_probe or Probe()
-    layer = probe.calls
+    layer = probe.first + probe.calls
     probe.calls += 1
+    gates = _gates(probe, layer)
+    if probe.kept is not None and layer == probe.first:
+        return _gated(probe.kept, gates), None
     weights = None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if probe.on_vectors is not None:
@@ -78,9 +101,41 @@ def attend(
         weights = _weights(query, key, attention_mask, scale)  # [batch, head, query, key]
         context = torch.matmul(weights, value).transpose(1, 2).contiguous()  # [batch, query, head, head_dim]
         probe.on_weights(layer, weights, attention_mask)
-    if probe.gates is not None:
-        context = context * probe.gates[:, None, layer, :, None]
-    return context, weights
+    instead = None
+    if gates is not None or probe.on_contexts is not None:
+        instead = _replacement(probe, layer, value, attention_mask)
+    if probe.on_contexts is not None:
+        probe.on_contexts(layer, context, instead)
+    return _gated((context, instead), gates), weights
+
+
+def _gates(probe: Probe, layer: int) -> Tensor | None:
+    """Return the gates of one layer, or None where all are 1 and no gradient with respect to them is asked for."""
+    if probe.gates is None:
+        return None
+    gates = probe.gates[:, layer]
+    return gates if gates.requires_grad or bool((gates != 1).any()) else None
+
+
+def _gated(contexts: Contexts, gates: Tensor | None) -> Tensor:
+    context, instead = contexts  # [batch, query, head, head_dim]
+    if gates is None:
+        return context
+    gates = gates[:, None, :, None].to(context.dtype)
+    return context * gates if instead is None else context * gates + instead * (1 - gates)
+
+
+def _replacement(probe: Probe, layer: int, value: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return what stands in for the contexts, with axes that fit [batch, query, head, head_dim]."""
+    if probe.replacement == "zero":
+        return None
+    if probe.replacement == "mean":
+        assert probe.means is not None  # `run` holds it
+        return probe.means[None, None, layer].to(value.dtype)
+    if mask is None:
+        return value.mean(dim=2)[:, None]
+    shares = mask / mask.sum(-1, keepdim=True).clamp(min=1)  # [batch, 1, query, key]
+    return torch.matmul(shares.to(value.dtype), value).transpose(1, 2)
 
 
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -93,10 +148,26 @@ def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> T
 def run(network: PreTrainedModel, inputs: Mapping[str, Tensor], probe: Probe) -> Any:
     """Run one forward pass of ``network`` under ``probe`` and return its outputs.
 
-    Raises OptionError for gates of another shape than the batch and the model's heads, ModelError if the architecture
-    did not pass every layer through the probe: better no answer than one that ignored the gates.
+    Raises OptionError for gates or means of another shape than the batch and the model's heads, ModelError if
+    the architecture did not pass every layer through the probe: better no answer than one that ignored the gates.
     """
+    _check(network, len(next(iter(inputs.values()))), probe)
+    outputs = network(**inputs, head_probe=probe)
+    layers = network.config.num_hidden_layers
+    if probe.first + probe.calls != layers:
+        raise ModelError(
+            "{architecture} showed the attention of {calls} of its {layers} layers: its heads can be "
+            "neither seen nor switched off here. Choose a BERT-like encoder.",
+            architecture=type(network).__name__,
+            calls=probe.calls,
+            layers=layers - probe.first,
+        )
+    return outputs
+
+
+def _check(network: PreTrainedModel, rows: int, probe: Probe) -> None:
     layers, heads = network.config.num_hidden_layers, network.config.num_attention_heads
+    assert probe.kept is None or (probe.on_weights, probe.on_vectors, probe.on_contexts) == (None,) * 3
     if probe.gates is not None and tuple(probe.gates.shape[1:]) != (layers, heads):
         raise OptionError(
             "The gates are for {given} layers x heads, but the model has {layers} x {heads}.",
@@ -104,23 +175,22 @@ def run(network: PreTrainedModel, inputs: Mapping[str, Tensor], probe: Probe) ->
             layers=layers,
             heads=heads,
         )
-    rows = len(next(iter(inputs.values())))
     if probe.gates is not None and len(probe.gates) not in (1, rows):
         raise OptionError(
             "There are {given} rows of gates for a batch of {rows}: give one row, or one for each text.",
             given=len(probe.gates),
             rows=rows,
         )
-    outputs = network(**inputs, head_probe=probe)
-    if probe.calls != layers:
-        raise ModelError(
-            "{architecture} showed the attention of {calls} of its {layers} layers: its heads can be "
-            "neither seen nor switched off here. Choose a BERT-like encoder.",
-            architecture=type(network).__name__,
-            calls=probe.calls,
-            layers=layers,
+    if probe.replacement != "mean":
+        return
+    shape = (layers, heads, network.config.hidden_size // heads)
+    given = None if probe.means is None else tuple(probe.means.shape)
+    if given != shape:
+        raise OptionError(
+            "To replace a head by its mean context, give means of the shape {shape}, not {given}.",
+            shape=shape,
+            given=given,
         )
-    return outputs
 
 
 AttentionInterface.register(ATTENTION, attend)

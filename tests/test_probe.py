@@ -362,3 +362,169 @@ def test_threads_with_different_gates_do_not_mix(family):
         thread.join()
     assert failures == []
     assert (alone[0] - alone[1]).abs().max() > 1e-2
+
+
+def replaced(network, inputs, gates, **instead):
+    """Return what the network says first, under gates and a replacement."""
+    with torch.no_grad():
+        return run(network, inputs, Probe(gates=gates, **instead))[0]
+
+
+def contexts_of(network, inputs, **options):
+    """Return each layer's (contexts, replacement) before the gates."""
+    kept = {}
+    with torch.no_grad():
+        probe = Probe(on_contexts=lambda layer, *contexts: kept.update({layer: contexts}), **options)
+        run(network, inputs, probe)
+    assert list(kept) == list(range(shape_of(network)[0]))
+    return list(kept.values())
+
+
+def one_off(network, layer, head):
+    """Return gates with one head off; in ALBERT, whose layers share their matrices, off in each layer."""
+    gates = torch.ones(1, *shape_of(network))
+    gates[0, slice(None) if network.config.model_type == "albert" else layer, head] = 0
+    return gates
+
+
+def own_parameters(network, layer, ends):
+    """Return the parameters of one layer whose names end so; of the one that all share in ALBERT."""
+    shared = network.config.model_type == "albert"
+    parts = [f".{layer}.", f"layers.{layer}."]
+    named = [
+        (name, parameter)
+        for name, parameter in network.named_parameters()
+        if name.endswith(ends) and (shared or any(part in "." + name for part in parts))
+    ]
+    return [parameter for _, parameter in named]
+
+
+@pytest.mark.parametrize("lengths", [[LONG], [LONG, SHORT, 3]], ids=["alone", "padded"])
+def test_uniform_attention_is_that_of_a_head_whose_queries_are_zero(network, lengths):
+    """All its scores are then 0: the softmax spreads evenly over the keys that may be attended."""
+    inputs = tiny.batch_of(network, lengths)
+    layers, heads = shape_of(network)
+    width = network.config.hidden_size // heads
+    ends = tuple(
+        f"{name}.{kind}" for name in ("query", "q_lin", "Wqkv") for kind in ("weight", "bias")
+    )  # Wqkv holds the queries first
+    for layer, head in [(0, 0), (layers - 1, heads - 1), (1, 2)]:
+        blind = tiny.twin(network, ATTENTION)
+        found = own_parameters(blind, layer, ends)
+        assert len(found) in (1, 2)
+        for parameter in found:
+            parameter[head * width : (head + 1) * width] = 0
+        said = replaced(network, inputs, one_off(network, layer, head), replacement="uniform")
+        assert distance(said, passed(blind, inputs), lengths) <= 1e-5
+        assert distance(said, passed(network, inputs), lengths) > 1e-3
+        assert distance(said, passed(network, inputs, one_off(network, layer, head)), lengths) > 1e-4
+
+
+def test_a_mean_context_is_a_constant_in_place_of_the_head(network):
+    """As good as: its columns of W_O zeroed, and what they make of the mean added to the bias."""
+    inputs = tiny.batch_of(network, [LONG, SHORT, 3])
+    layers, heads = shape_of(network)
+    width = network.config.hidden_size // heads
+    means = torch.randn(layers, heads, width, generator=torch.Generator().manual_seed(4))
+    if network.config.model_type == "albert":
+        means[:] = means[0]
+    for layer, head in [(0, 0), (layers - 1, heads - 1)]:
+        constant = tiny.twin(network, "sdpa")
+        projection = output_projections(constant)[0 if network.config.model_type == "albert" else layer]
+        columns = projection.weight[:, head * width : (head + 1) * width]
+        added = columns @ means[layer, head]
+        columns.zero_()
+        bias = added if projection.bias is None else projection.bias + added
+        projection.bias = torch.nn.Parameter(bias, requires_grad=False)
+        with torch.no_grad():
+            expected = constant(**inputs)[0]
+        gates = one_off(network, layer, head)
+        said = replaced(network, inputs, gates, replacement="mean", means=means)
+        assert distance(said, expected, [LONG, SHORT, 3]) <= 1e-5
+        assert distance(said, passed(network, inputs, gates), [LONG, SHORT, 3]) > 1e-3
+
+
+@pytest.mark.parametrize("replacement", ["zero", "mean", "uniform"])
+def test_a_replacement_changes_nothing_where_no_gate_is_below_one(encoder, replacement):
+    inputs = tiny.batch_of(encoder, [LONG, SHORT])
+    layers, heads = shape_of(encoder)
+    means = torch.full((layers, heads, encoder.config.hidden_size // heads), 7.0)
+    whole = passed(encoder, inputs)
+    ones = torch.ones(2, layers, heads)
+    assert torch.equal(replaced(encoder, inputs, ones, replacement=replacement, means=means), whole)
+    assert torch.equal(replaced(encoder, inputs, None, replacement=replacement, means=means), whole)
+    ones[1, 0, 0] = 0  # of the second text alone
+    said = replaced(encoder, inputs, ones, replacement=replacement, means=means)
+    assert torch.equal(said[0], whole[0])
+    assert (said[1, :SHORT] - whole[1, :SHORT]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("replacement", ["zero", "mean", "uniform"])
+def test_contexts_are_weights_times_values_before_the_gates(encoder, replacement):
+    lengths = [LONG, SHORT]
+    inputs = tiny.batch_of(encoder, lengths)
+    layers, heads = shape_of(encoder)
+    means = torch.randn(layers, heads, encoder.config.hidden_size // heads)
+    kept = contexts_of(encoder, inputs, replacement=replacement, means=means)
+    _, weights = recorded(encoder, inputs)
+    _, vectors = vectors_of(encoder, inputs)
+    _, masks = masks_of(encoder, inputs)
+    for layer, (context, instead) in enumerate(kept):
+        value = vectors[layer][3]
+        assert distance(context, (weights[layer] @ value).transpose(1, 2), lengths) <= 1e-5
+        if replacement == "zero":
+            assert instead is None
+        elif replacement == "mean":
+            assert torch.equal(instead.expand_as(context)[0, 0], means[layer])
+        else:
+            mask = masks[layer]
+            for row, n in enumerate(lengths):
+                for query in (0, n - 1):
+                    keys = slice(None) if mask is None else mask[row, 0, query]
+                    mean = value[row][:, keys].mean(1)
+                    torch.testing.assert_close(instead.expand_as(context)[row, query], mean)
+    gates = torch.ones(1, layers, heads)
+    gates[0, -1, 0] = 0
+    gated = contexts_of(encoder, inputs, gates=gates)
+    assert torch.equal(gated[-1][0], kept[-1][0])
+
+
+def masks_of(network, inputs):
+    """Return what the network says first, and the mask of each layer."""
+    masks = []
+    with torch.no_grad():
+        said = run(network, inputs, Probe(on_weights=lambda _layer, _weights, mask: masks.append(mask)))
+    return said[0], masks
+
+
+def test_a_gate_of_one_half_mixes_a_context_with_its_replacement(encoder):
+    inputs = tiny.batch_of(encoder, [SHORT])
+    layers, heads = shape_of(encoder)
+    seen = []
+    hook = output_projections(encoder)[-1].register_forward_hook(lambda _, args, __: seen.append(args[0]))
+    for factor in (0.0, 0.5, 1.0):
+        gates = torch.ones(1, layers, heads)
+        gates[0, -1] = factor
+        replaced(encoder, inputs, gates, replacement="uniform")
+    hook.remove()
+    calls = len(seen) // 3
+    off, half, whole = seen[calls - 1], seen[2 * calls - 1], seen[3 * calls - 1]
+    torch.testing.assert_close(half, (off + whole) / 2, atol=1e-6, rtol=0)
+    assert (off - whole).abs().max() > 1e-2
+
+
+def test_gates_of_one_still_have_gradients(encoder):
+    """Where nothing is off the gates are left out of the arithmetic, but not when someone asks for gradients."""
+    inputs = tiny.batch_of(encoder, [SHORT])
+    gates = torch.ones(1, *shape_of(encoder), requires_grad=True)
+    said = run(encoder, inputs, Probe(gates=gates))[0]
+    (said[0, :, 0] ** 3).sum().backward()
+    assert (gates.grad.abs() > 0).all()
+
+
+@pytest.mark.parametrize("means", [None, torch.zeros(3, 4, 7), torch.zeros(2, 4, 8)])
+def test_means_of_a_wrong_shape_are_refused(means):
+    network = tiny.tiny_network("bert")
+    probe = Probe(replacement="mean", means=means)
+    with pytest.raises(OptionError, match=r"means of the shape \(3, 4, 8\), not"):
+        run(network, tiny.batch_of(network, [5]), probe)

@@ -1,0 +1,130 @@
+"""Gradient scores of every head: how much the loss would change with the head's gate, to first order.
+
+Michel, Levy, Neubig 2019 (arXiv 1905.10650), equation 2: I_h = E |dL(x) / dxi_h|, the absolute value of each
+example's own gradient. One forward and one backward pass give it for all heads and all examples of a batch,
+because each example has gates of its own; parameters take no gradient. Beside it the signed mean, whose negative
+predicts the change of the loss when the head is switched off, and the form normalised within each layer (their
+section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from analysis.capture import pad
+from analysis.maps import Floats
+from analysis.messages import OptionError
+from analysis.probe import Probe, run
+from analysis.problems import Problem
+
+TOKENS = 2048  # of a batch, its padding included
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """Gradient scores [layer, head], and of how many examples they are the mean.
+
+    absolute: E |dL/dxi|, in units of the loss; signed: E dL/dxi, below 0 where the head lowers the loss
+    each: [example, layer, head] dL/dxi of every example
+    """
+
+    absolute: Floats
+    signed: Floats
+    each: Floats
+
+    @property
+    def normalised(self) -> Floats:
+        """Return `absolute` divided by the Euclidean length of its layer; 0 in a layer without any."""
+        length = np.linalg.norm(self.absolute, axis=1, keepdims=True)
+        return np.divide(self.absolute, length, out=np.zeros_like(self.absolute), where=length > 0)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row a head: layer, head, importance, importance_normalised, signed."""
+        layer, head = np.indices(self.absolute.shape)
+        return pd.DataFrame(
+            {
+                "layer": layer.ravel(),
+                "head": head.ravel(),
+                "importance": self.absolute.ravel(),
+                "importance_normalised": self.normalised.ravel(),
+                "signed": self.signed.ravel(),
+            }
+        )
+
+
+def importance(
+    problem: Problem, *, tokens: int = TOKENS, on_progress: Callable[[int], None] | None = None
+) -> Importance:
+    """Return the gradient scores of every head on the data of ``problem``.
+
+    on_progress: called with the number of examples done; what it raises ends it
+
+    The same for any batch, up to rounding. Raises OptionError for a task that has no loss.
+    """
+    if problem.loss is None:
+        raise OptionError(
+            "{task} has no importance: at the whole model it is at its best, so its gradient is zero and a ranking "
+            "by it would be noise. Take another task, or ablate.",
+            task=problem.task,
+        )
+    geometry = problem.model.geometry
+    each = np.zeros((len(problem.examples), geometry.layers, geometry.heads), dtype=np.float64)
+    done = 0
+    for which in _batches(problem, tokens):
+        each[which] = gradients(problem, which)
+        done += len(which)
+        if on_progress is not None:
+            on_progress(done)
+    return Importance(np.abs(each).mean(axis=0), each.mean(axis=0), each)
+
+
+def gradients(problem: Problem, which: list[int]) -> Floats:
+    """Return [example, layer, head] the gradient of each example's own loss by the gates of the heads, at 1."""
+    assert problem.loss is not None
+    model = problem.model
+    rows: list[tuple[int, ...]] = []
+    places: list[int] = []
+    for example in which:  # rows of its own for each example: two that share a text must not share a gradient
+        first = len(places)
+        places += problem.examples[example]
+        rows.append(tuple(range(first, len(places))))
+    batch = pad(model, [problem.inputs[place] for place in places])
+    gates = torch.ones(
+        len(places),
+        model.geometry.layers,
+        model.geometry.heads,
+        device=model.network.device,
+        dtype=model.network.dtype,
+        requires_grad=True,
+    )
+    with torch.enable_grad():
+        kept = problem.read(run(model.network, batch, Probe(gates=gates)), batch, places)
+        (found,) = torch.autograd.grad(problem.loss(kept, rows, which).sum(), gates)
+    return _by_example(found, rows)
+
+
+def _by_example(found: Tensor, rows: list[tuple[int, ...]]) -> Floats:
+    """Add up the rows of each example: a head's gate is one and the same in all of its inputs."""
+    owner = torch.tensor([i for i, row in enumerate(rows) for _ in row], device=found.device)
+    sums = found.new_zeros(len(rows), *found.shape[1:]).index_add(0, owner, found)
+    return sums.double().cpu().numpy()
+
+
+def _batches(problem: Problem, tokens: int) -> list[list[int]]:
+    """Return the examples in batches of similar length within the budget of tokens."""
+    lengths = [max(len(problem.inputs[i]["input_ids"]) for i in places) for places in problem.examples]
+    batches: list[list[int]] = []
+    rows = 0
+    for example in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        rows += len(problem.examples[example])
+        if not batches or rows * lengths[example] > tokens:
+            batches.append([])
+            rows = len(problem.examples[example])
+        batches[-1].append(example)
+    return batches
