@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.nn import Linear
+from torch.nn import Linear, Module
 from transformers import PreTrainedModel
 
 from analysis.messages import ModelError
@@ -35,11 +35,10 @@ ANATOMIES = {  # by config.model_type
 }
 
 
-def output_projection(network: PreTrainedModel, layer: int) -> Linear:
-    """Return W_O of one layer: its weight is [model, model], columns h·head_dim and on belong to head h.
+def layers_of(network: PreTrainedModel) -> list[Module]:
+    """Return the module of each layer, with a head for a task or without; in ALBERT some layers share one.
 
-    With a head for a task or without. The layers of ALBERT share theirs. Raises ModelError for an
-    architecture that is not in the table.
+    Raises ModelError for an architecture that is not in the table.
     """
     anatomy = ANATOMIES.get(network.config.model_type)
     if anatomy is None:
@@ -50,6 +49,16 @@ def output_projection(network: PreTrainedModel, layer: int) -> Linear:
             kinds=", ".join(ANATOMIES),
         )
     kept = network.base_model.get_submodule(anatomy.layers)
+    count = network.config.num_hidden_layers
     # ALBERT's own rule for the group of a layer, rounding included; one layer each elsewhere.
-    place = int(layer / (network.config.num_hidden_layers / len(kept)))
-    return kept[place].get_submodule(anatomy.output)
+    return [kept[int(layer / (count / len(kept)))] for layer in range(count)]
+
+
+def output_projection(network: PreTrainedModel, layer: int) -> Linear:
+    """Return W_O of one layer: its weight is [model, model], columns h·head_dim and on belong to head h.
+
+    Raises ModelError for an architecture that is not in the table.
+    """
+    found = layers_of(network)[layer].get_submodule(ANATOMIES[network.config.model_type].output)
+    assert isinstance(found, Linear)
+    return found

@@ -19,8 +19,7 @@ from torch.nn import Identity, Module, ModuleList
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from analysis.anatomy import ANATOMIES
-from analysis.messages import ModelError
+from analysis.anatomy import ANATOMIES, layers_of
 from analysis.probe import Contexts, Probe, run
 
 _BERT = ("attention.self.query", "attention.self.key", "attention.self.value")
@@ -56,7 +55,7 @@ def suffix(network: PreTrainedModel, first: int) -> PreTrainedModel:
     Run it on ``inputs_embeds`` and ``attention_mask``, under a probe with the same ``first``. Raises ModelError
     for an architecture whose modules are not known.
     """
-    clone = _with_layers(network, _layers(network)[first:])
+    clone = _with_layers(network, layers_of(network)[first:])
     base = _base(network)
     clone = _with(clone, base + "embeddings", _Given())
     if hasattr(network.base_model, "embeddings_project"):
@@ -71,7 +70,7 @@ def suffix_after_attention(network: PreTrainedModel, first: int) -> PreTrainedMo
 
     As `suffix`; the probe brings the contexts of that layer, see `analysis.probe.Probe.kept`.
     """
-    layer, *rest = _layers(network)[first:]
+    layer, *rest = layers_of(network)[first:]
     names = _PROJECTIONS[network.config.model_type]
     for name in names:
         layer = _with(layer, name, _Uncomputed(3 // len(names)))
@@ -102,7 +101,7 @@ def states(
             contexts[layer] = context, instead
 
     modules: list[Module] = []
-    whole = _layers(network)
+    whole = layers_of(network)
     for number, layer in enumerate([*whole, None]):
         if number in layers:
             modules.append(_Keeping(kept, number, layer or whole[-1]))
@@ -155,21 +154,6 @@ class _Keeping(Module):
 def _base(network: PreTrainedModel) -> str:
     """Return what the names of the base model's modules begin with: nothing where it is the network itself."""
     return "" if network.base_model is network else network.base_model_prefix + "."
-
-
-def _layers(network: PreTrainedModel) -> list[Module]:
-    """Return the module of each layer; in ALBERT some layers share one."""
-    anatomy = ANATOMIES.get(network.config.model_type)
-    if anatomy is None:
-        raise ModelError(
-            "Where {architecture} keeps the matrices of its attention is not known here. "
-            "Choose a model of one of these kinds: {kinds}.",
-            architecture=type(network).__name__,
-            kinds=", ".join(ANATOMIES),
-        )
-    kept = network.base_model.get_submodule(anatomy.layers)
-    count = network.config.num_hidden_layers
-    return [kept[int(layer / (count / len(kept)))] for layer in range(count)]  # ALBERT's own rule of groups
 
 
 def _with_layers(network: PreTrainedModel, layers: list[Module]) -> PreTrainedModel:

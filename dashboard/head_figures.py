@@ -216,31 +216,54 @@ def distance_matrix(distances: Floats, order: Ints, heads: int) -> go.Figure:
 
 def by_layer(found: HeadStatistics, name: str, chosen: Head) -> go.Figure:
     """Return one measure by layer: every head a dot, the layer's mean a line with its 95% interval."""
-    table, at = found.table(name), found.names.index(name)
-    layers, heads = table.shape  # a measure is defined for all heads of a layer or for none
-    low, high = ends_of(found.replicates[:, at].astype(np.float64).mean(axis=-1))
+    table = found.table(name)
+    limits = {} if name in BITS + TOKENS else {"range": [-0.02, 1.02]}
+    quiet = {"ticks": "", "zeroline": False}
+    layout = {
+        "xaxis": {"title": {"text": _("layer")}, "dtick": max(1, len(table) // 12), **quiet},
+        "yaxis": {"title": {"text": measure_name(name)}, **quiet, **limits},
+        "height": 400,
+        "margin": {"l": 60, "r": 10, "t": 10, "b": 40},
+    }
+    return go.Figure([_dots_by_layer(table, chosen), _means_by_layer(found, name)], layout)
+
+
+def _means_by_layer(found: HeadStatistics, name: str) -> go.Scatter:
+    table = found.table(name)  # a measure is defined for all heads of a layer or for none
+    replicates = found.replicates[:, found.names.index(name)].astype(np.float64)
+    low, high = ends_of(replicates.mean(axis=-1))
     mean = table.mean(axis=1)
-    layer, head = (axis.ravel() for axis in np.indices(table.shape))
-    line = go.Scatter(
-        x=list(range(layers)),
+    said = _("layer {layer}: mean {value}, spread over its heads {low} to {high}")
+    notes = [
+        said.format(
+            layer=i,
+            value=interval(mean[i], low[i], high[i]),
+            low=number(float(row.min())),
+            high=number(float(row.max())),
+        )
+        for i, row in enumerate(table)
+    ]
+    ends = {"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low}
+    return go.Scatter(
+        x=list(range(len(table))),
         y=mean,
         mode="lines+markers",
         line={"color": SECOND, "width": 2},
         marker={"size": 7, "symbol": "square"},
-        error_y={"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low,
-                 "color": SECOND, "thickness": 2, "width": 5},
-        hovertext=[
-            _("layer {layer}: mean {value}, spread over its heads {low} to {high}").format(
-                layer=i, value=interval(mean[i], low[i], high[i]), low=number(float(table[i].min())),
-                high=number(float(table[i].max())),
-            ) for i in range(layers)
-        ],
+        error_y=ends | {"color": SECOND, "thickness": 2, "width": 5},
+        hovertext=notes,
         hovertemplate="%{hovertext}<extra></extra>",
         showlegend=False,
-    )  # fmt: skip
-    is_chosen = [Head(int(a), int(b)) == chosen for a, b in zip(layer, head, strict=True)]
-    dots = go.Scatter(
-        x=layer + (head - (heads - 1) / 2) / max(heads, 1) * 0.5,
+    )
+
+
+def _dots_by_layer(table: Floats, chosen: Head) -> go.Scatter:
+    """Return a dot for every head, numbered layer by layer, the heads of a layer beside each other."""
+    heads = table.shape[1]
+    each = [Head(*divmod(i, heads)) for i in range(table.size)]
+    is_chosen = [head == chosen for head in each]
+    return go.Scatter(
+        x=[head.layer + (head.index - (heads - 1) / 2) / heads * 0.5 for head in each],
         y=table.ravel(),
         mode="markers",
         marker={
@@ -252,22 +275,8 @@ def by_layer(found: HeadStatistics, name: str, chosen: Head) -> go.Figure:
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 0.6}},
         hovertext=[
-            f"{Head(int(a), int(b))}: {number(float(value))}"
-            for a, b, value in zip(layer, head, table.ravel(), strict=True)
+            f"{head}: {number(float(value))}" for head, value in zip(each, table.ravel(), strict=True)
         ],
         hovertemplate="%{hovertext}<extra></extra>",
         showlegend=False,
     )
-    limits = {} if name in BITS + TOKENS else {"range": [-0.02, 1.02]}
-    layout = {
-        "xaxis": {
-            "title": {"text": _("layer")},
-            "dtick": max(1, layers // 12),
-            "ticks": "",
-            "zeroline": False,
-        },
-        "yaxis": {"title": {"text": measure_name(name)}, "ticks": "", "zeroline": False, **limits},
-        "height": 400,
-        "margin": {"l": 60, "r": 10, "t": 10, "b": 40},
-    }
-    return go.Figure([dots, line], layout)
