@@ -51,7 +51,7 @@ def read_texts(
     rows = read_columns(path, columns, data=data, by_number=by_number)
     rows = rows[(rows != "").all(axis=1)]
     if not len(rows):
-        raise FileError("{path} holds no texts. Give a file with one sentence a line at least.", path=path)
+        raise FileError("{path} holds no texts. Give one sentence a line at least.", path=path)
     return [row[0] if len(row) == 1 else (row[0], row[1]) for row in rows.itertuples(index=False, name=None)]
 
 
@@ -77,7 +77,7 @@ def columns_of(path: str, data: bytes) -> list[str]:
     """Return the names of the columns of a table. Raises FileError."""
     names = [str(name) for name in _frame(path, data, header=True).columns]
     if not names:
-        raise FileError("{path} holds no texts. Give a file with one sentence a line at least.", path=path)
+        raise FileError("{path} holds no texts. Give one sentence a line at least.", path=path)
     return names
 
 

@@ -13,16 +13,14 @@ from dashboard import keys, measuring, panels, state
 from dashboard.corpus import Corpus
 from dashboard.head_figures import Side, profile
 from dashboard.head_panels import scale_of
-from dashboard.naming import INDUCTION, SHARES, interval, measure_definition, measure_name
+from dashboard.naming import BITS, INDUCTION, TOKENS, interval, measure_definition, measure_name
 from dashboard.pictures import CHART, Figure
 from dashboard.text import _, escape
 
 
 def measure_box() -> str:
-    """Draw the choice of the measure that colours the grids, and return it."""
+    """Draw the choice of the measure that colours the grids, and return it; induction is not of these texts."""
     names = {name: measure_name(name) for name in keys.MEASURE.options if name not in INDUCTION}
-    if st.session_state[keys.MEASURE.key] in INDUCTION:  # measured on random tokens, not on these texts
-        st.session_state[keys.MEASURE.key] = keys.MEASURE.default
     return state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=220)
 
 
@@ -140,13 +138,14 @@ def _difference_grid(first: HeadStatistics, second: HeadStatistics, name: str, h
             count=int((~noise & ~np.isnan(mean)).sum()), all=mean.size, measure=measure_name(name)
         )
     )
-    most = 1.0 if name in SHARES else float(np.nanmax(np.append(np.abs(mean), 0))) or 1.0
+    has_unit = name in BITS + TOKENS  # all others lie within -1 to 1, and two pictures can be compared
+    most = float(np.nanmax(np.append(np.abs(mean), 0))) or 1.0 if has_unit else 1.0
     panels.head_grid(
         mean,
         meaning=_("first minus second: {measure}").format(measure=measure_name(name)),
         chosen=head,
         key="compare.models",
-        scale=panels.Scale(most=most, differences=True),
+        scale=panels.Scale(most=most, root=True, differences=True),
         pale=noise,
         notes=[[interval(mean[a, b], low[a, b], high[a, b]) for b in range(heads)] for a in range(layers)],
         on_choose=state.choose_both,

@@ -110,10 +110,9 @@ def lines_picture(
     reading: Reading,
     shown: Sequence[tuple[str, AttentionMaps]],
     rows: np.ndarray,
-    columns: np.ndarray,
     query: int,
 ) -> None:
-    """Draw the lines of some heads, whose maps have ``rows`` and ``columns`` of the units shown."""
+    """Draw the lines of some heads, whose maps have ``rows`` of the units shown as queries."""
     first = shown[0][1]
     places = st.session_state[keys.LINES]
     wanted = [query] if places is None else [reading.unit(place) for place in places]
@@ -139,7 +138,6 @@ def lines_picture(
             "Ctrl-click or the box adds a query; the numbers are the sums over the chosen queries and heads."
         ),
     )
-    assert len(columns) == len(first.keys)
 
 
 def _ends(tokens: Tokens) -> list[End]:

@@ -71,7 +71,7 @@ def lines_view(reading: Reading, head: Head, query: int, lens: str) -> list[Figu
         lenses.lines_controls(reading, head)
     heads = [head, *lenses.further_heads(reading, head, lens)]
     shown = [(lenses.title(lens, which), part(reading, which, lens)) for which in heads]
-    lenses.lines_picture(reading, shown, *positions(reading), query)
+    lenses.lines_picture(reading, shown, positions(reading)[0], query)
     return [(name, head_map(one, colour_name=lenses.colour_name(lens))) for name, one in shown]
 
 

@@ -68,9 +68,8 @@ def _read_link(names: Sequence[str]) -> None:
     if minimal is not None or st.session_state.get(keys.MINIMAL, 1) is not None:
         take_minimal(minimal or 1)
     if keys.MODEL_B not in st.session_state or keys.MODEL_B in st.query_params:
-        st.session_state[keys.MODEL_B] = st.query_params.get(
-            keys.MODEL_B
-        )  # the Compare page settles what it may open
+        # What of it may be opened, the Compare page settles.
+        st.session_state[keys.MODEL_B] = st.query_params.get(keys.MODEL_B)
     st.session_state.pop(keys.MODEL, None)  # the sidebar settles it anew from the link
     st.session_state.pop(keys.ACTED, None)
     st.session_state.setdefault(keys.WRITTEN, {name: st.query_params.get(name) for name in keys.LINK_NAMES})
