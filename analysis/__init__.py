@@ -27,6 +27,7 @@ that a screen exists (``tests/test_house.py`` holds both).
     lenses        beside the weights: their flow through the layers, what is carried, why a query looks
     statistics    entropy and what a head does, in numbers and in a sentence
     compare       two texts, or one text under two sources: tokens aligned, how much each head changes
+    answers       what a model says of a text, before and after heads were switched off
     texts         texts from files, and those that ship
     datasets      texts with what is to be found of them, from files and what ships; their split
     findings      what is found of every head over many texts: measures by name, tables, intervals
@@ -43,7 +44,10 @@ that a screen exists (``tests/test_house.py`` holds both).
     tasks         similarity, classification, masked words, fidelity
     importance    gradient scores of every head
     runs          the record of an experiment: written as it goes, resumed
-    experiment    an ablation experiment from its data to the table of changes
+    experiment    an ablation experiment from its data to all predictions
+    outcome       what an experiment found: changes, layers, pairs
+    live          what a model says of one text, with some heads off
+    control       a network whose heads are known, as it was set by hand: what ablation should find
     roles         what a head is for, by written rules
     export        maps and tables -> files
     __main__      the same from a shell

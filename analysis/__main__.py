@@ -133,7 +133,7 @@ def ablate(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
 ) -> None:
     """Switch heads off and score the model again: the change of score of each, with its interval and its test."""
-    from analysis import experiment, runs
+    from analysis import experiment, outcome, runs
     from analysis.models import open_model, quiet_libraries
 
     options = experiment.Options(
@@ -161,13 +161,19 @@ def ablate(
     total = len(made.problem.examples)
     predictions = experiment.sweep(made, run, lambda done: told(done, total, "examples"))
     typer.echo("", err=True)
-    found = experiment.judge(made, predictions)
-    table = experiment.result(made, found)
-    experiment.save(run.folder, table)
+    found = outcome.judge(made, predictions)
+    table = outcome.result(made, found)
+    outcome.save(run.folder, table)
     typer.echo(f"whole model: {found.metric} {found.score:.6f} on {found.examples} examples ({made.split})")
     for metric in made.problem.metrics[1:]:
         scores = metric.score(predictions[metric.name][:1], made.problem.gold)
         typer.echo(f"whole model: {metric.name} {float(scores[0]):.6f}")
+    if options.precision == "draft":
+        wrong = outcome.draft_error(made, predictions)
+        typer.echo(
+            f"draft: changes off by at most {wrong.change:.6f}, predictions by {wrong.prediction:.6f}, on "
+            f"{wrong.variants} variants x {wrong.examples} examples"
+        )
     typer.echo(f"beyond noise: {int((~found.noise).sum())} of {len(table)} · {run.folder}/result.csv")
 
 

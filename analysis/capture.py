@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from analysis.maps import AttentionMaps
@@ -27,6 +29,15 @@ class Encoded:
     tokens: Tokens
     inputs: dict[str, list[int]]
     notes: tuple[Message, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """What one pass over a batch of texts gave: their maps, the padded batch, and the network's outputs."""
+
+    maps: list[AttentionMaps]
+    inputs: dict[str, Tensor]
+    outputs: Any
 
 
 def open_source(source: str = BUNDLED, *, revision: str | None = None, device: str = "cpu") -> Model | Toy:
@@ -51,6 +62,13 @@ def capture_batch(model: Model, texts: Sequence[Text]) -> list[AttentionMaps]:
 
     Weights equal those of a text alone but for rounding (1e-6).
     """
+    return capture_outputs(model, texts).maps
+
+
+def capture_outputs(
+    model: Model, texts: Sequence[Text], off: Bool[np.ndarray, "layer head"] | None = None
+) -> Captured:
+    """Return the maps of several texts, and what the network says of them, with the heads ``off`` switched off."""
     examples = [encode(model, text) for text in texts]
     inputs = pad(model, [example.inputs for example in examples])
     lengths = [len(example.tokens) for example in examples]
@@ -64,9 +82,10 @@ def capture_batch(model: Model, texts: Sequence[Text]) -> list[AttentionMaps]:
             layers[i].append(weights[i, :, :n, :n].float().cpu().numpy().copy())
             masks[i].append(None if mask is None else mask[i, 0, :n, :n].cpu().numpy().copy())
 
+    gates = None if off is None else torch.from_numpy(~off[None]).float().to(model.network.device)
     with torch.no_grad():
-        run(model.network, inputs, Probe(on_weights=keep))
-    return [
+        outputs = run(model.network, inputs, Probe(gates=gates, on_weights=keep))
+    maps = [
         AttentionMaps(
             queries=example.tokens,
             keys=example.tokens,
@@ -77,6 +96,7 @@ def capture_batch(model: Model, texts: Sequence[Text]) -> list[AttentionMaps]:
         )
         for i, example in enumerate(examples)
     ]
+    return Captured(maps, inputs, outputs)
 
 
 def encode(model: Model, text: Text) -> Encoded:

@@ -1,4 +1,4 @@
-"""An ablation experiment from its data to the table of changes, recorded as it goes and resumed where it ended.
+"""An ablation experiment from its data to all predictions, recorded as it goes and resumed where it ended.
 
 The examples are cut into shards of similar length. A unit is what the variants that differ first in one layer
 predict on one shard; finished units are in the run folder, and a resumed run computes the others only.
@@ -9,22 +9,27 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import torch
 
-from analysis.ablation import all_but_one, evaluate, mean_contexts, one_set, pairs_of, single_heads
+from analysis.ablation import (
+    all_but_one,
+    count_units,
+    evaluate,
+    mean_contexts,
+    one_set,
+    pairs_of,
+    single_heads,
+)
 from analysis.datasets import Data, read_data, shipped, split
-from analysis.maps import Head
+from analysis.maps import read_heads
 from analysis.messages import OptionError
 from analysis.models import Model
 from analysis.probe import Replacement
 from analysis.problems import TASKS, Problem, Task
 from analysis.runs import Run, RunError, hash_of, hash_of_texts
-from analysis.significance import Changes, changes
 from analysis.tasks import set_up
 
 __all__ = ["TASKS"]
@@ -69,7 +74,9 @@ class Options:
 class Experiment:
     """A problem, the sets of heads that are switched off, and what replaces them.
 
-    masks: [variant, layer, head] True where a head is off; the first switches nothing off
+    masks: [variant, layer, head] True where a head is off; the first switches nothing off, then come those that are
+        reported, then what they are compared with
+    reported: how many variants are reported
     means: mean contexts of the other part of the data, for the replacement "mean"
     split: how the data was used, in a word: "all", or "half" where something is estimated on the other half
     """
@@ -79,6 +86,7 @@ class Experiment:
     masks: np.ndarray
     means: np.ndarray | None
     split: str
+    reported: int
 
 
 def read(options: Options) -> Data:
@@ -86,24 +94,6 @@ def read(options: Options) -> Data:
     if options.data.startswith(SAMPLE):
         return shipped(options.task, options.data.removeprefix(SAMPLE))
     return read_data(options.data, options.task, options.columns)
-
-
-def read_heads(text: str) -> list[Head]:
-    """Return the heads of a list such as ``5.8,3.2``. Raises OptionError for anything else."""
-    found = []
-    for part in (part.strip() for part in text.split(",") if part.strip()):
-        numbers = part.split(".")
-        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-            raise OptionError(
-                "{part} names no head. Write layer.head, such as 5.8, with commas between.", part=part
-            )
-        found.append(Head(int(numbers[0]), int(numbers[1])))
-    return found
-
-
-def write_heads(mask: np.ndarray) -> str:
-    """Return the heads of a mask [layer, head] as `read_heads` reads them."""
-    return ",".join(f"{layer}.{head}" for layer, head in zip(*np.nonzero(mask), strict=True))
 
 
 def prepare(options: Options, model: Model, data: Data) -> Experiment:
@@ -124,12 +114,15 @@ def prepare(options: Options, model: Model, data: Data) -> Experiment:
         assert estimate is not None
         other = set_up("fidelity", model, replace(estimate, gold=None))
         means = mean_contexts(other.model, other.inputs)
-    return Experiment(options, problem, masks_of(options, problem), means, used)
+    masks, reported = masks_of(options, (problem.model.geometry.layers, problem.model.geometry.heads))
+    return Experiment(options, problem, masks, means, used, reported)
 
 
-def masks_of(options: Options, problem: Problem) -> np.ndarray:
-    """Return [variant, layer, head] what is switched off, first nothing at all."""
-    shape = (problem.model.geometry.layers, problem.model.geometry.heads)
+def masks_of(options: Options, shape: tuple[int, int]) -> tuple[np.ndarray, int]:
+    """Return [variant, layer, head] what is switched off, first nothing at all, and how many are reported.
+
+    After pairs come their heads alone: what a pair does beyond the two is what it is looked at for.
+    """
     heads = read_heads(options.heads)
     if options.protocol in ("set", "pairs") and len(heads) < (1 if options.protocol == "set" else 2):
         raise OptionError(
@@ -141,7 +134,8 @@ def masks_of(options: Options, problem: Problem) -> np.ndarray:
         "set": lambda: one_set(heads, shape),
         "pairs": lambda: pairs_of(heads, shape),
     }[options.protocol]()
-    return np.concatenate([np.zeros((1, *shape), dtype=bool), made])
+    alone = [one_set([head], shape) for head in heads] if options.protocol == "pairs" else []
+    return np.concatenate([np.zeros((1, *shape), dtype=bool), made, *alone]), len(made)
 
 
 def facts(experiment: Experiment, data: Data) -> dict[str, object]:
@@ -155,7 +149,7 @@ def facts(experiment: Experiment, data: Data) -> dict[str, object]:
         "data": hash_of_texts(data.texts, None if data.gold is None else data.gold.tolist(), data.labels),
         "split": experiment.split,
         "examples": len(experiment.problem.examples),
-        "variants": len(experiment.masks) - 1,
+        "variants": experiment.reported,
     }
 
 
@@ -197,7 +191,12 @@ def sweep(
     found: dict[str, np.ndarray] = {}
     done = 0
     for number, which in enumerate(shards(problem)):
-        for variants, part in _shard(experiment, run, number, which):
+
+        def tell(share: float, done: int = done, count: int = len(which)) -> None:
+            if on_progress is not None:
+                on_progress(done + int(share * count))
+
+        for variants, part in _shard(experiment, run, number, which, tell):
             for name, table in part.items():
                 kind = np.int64 if np.issubdtype(table.dtype, np.integer) else np.float64
                 whole = found.setdefault(name, np.zeros((len(masks), len(problem.examples)), dtype=kind))
@@ -209,7 +208,11 @@ def sweep(
 
 
 def _shard(
-    experiment: Experiment, run: Run | None, number: int, which: Sequence[int]
+    experiment: Experiment,
+    run: Run | None,
+    number: int,
+    which: Sequence[int],
+    tell: Callable[[float], None],
 ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Return for each layer its variants and their predictions on one shard, from the record where it has them."""
     groups = groups_of(experiment.masks)
@@ -224,7 +227,7 @@ def _shard(
     left = [layer for layer in groups if layer not in parts]
     if left:
         variants = np.concatenate([groups[layer] for layer in left])
-        predicted = predict(experiment, variants, which)
+        predicted = predict(experiment, variants, which, tell)
         start = 0
         for layer in left:
             rows = slice(start, start + len(groups[layer]))
@@ -235,18 +238,29 @@ def _shard(
     return [(groups[layer], parts[layer]) for layer in groups]
 
 
-def predict(experiment: Experiment, variants: np.ndarray, which: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the predictions of some variants on some examples, [variant, example] for each metric."""
+def predict(
+    experiment: Experiment,
+    variants: np.ndarray,
+    which: Sequence[int],
+    tell: Callable[[float], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return the predictions of some variants on some examples, [variant, example] for each metric.
+
+    tell: called with the share that is done, 0 to 1
+    """
     problem = experiment.problem
     places, rows = problem.rows_of(which)
+    inputs, masks = [problem.inputs[i] for i in places], experiment.masks[variants]
+    total = count_units(inputs, masks)
     kept = evaluate(
         problem.model,
-        [problem.inputs[i] for i in places],
+        inputs,
         lambda outputs, batch, at: problem.read(outputs, batch, [places[i] for i in at]),
-        experiment.masks[variants],
+        masks,
         replacement=experiment.options.replacement,
         means=experiment.means,
         dtype=PRECISIONS[experiment.options.precision],
+        on_progress=None if tell is None else lambda done: tell(done / total),
     )
     return problem.predict(kept, rows, which)
 
@@ -256,53 +270,3 @@ def groups_of(masks: np.ndarray) -> dict[int, np.ndarray]:
     layers = masks.shape[1]
     first = np.where(masks.any((1, 2)), masks.any(2).argmax(1), layers)
     return {int(layer): np.flatnonzero(first == layer) for layer in np.unique(first)}
-
-
-def judge(
-    experiment: Experiment,
-    predictions: dict[str, np.ndarray],
-    metric: int = 0,
-    on_progress: Callable[[int], None] | None = None,
-) -> Changes:
-    """Return the change of a score under every variant, with its interval; the first metric is the task's main one."""
-    problem = experiment.problem
-    one = problem.metrics[metric]
-    table = predictions[one.name]
-    return changes(
-        one,
-        table[0],
-        table[1:],
-        problem.gold,
-        seed=experiment.options.seed,
-        can_only_fall=problem.task == "fidelity",
-        on_progress=on_progress,
-    )
-
-
-def result(experiment: Experiment, found: Changes) -> pd.DataFrame:
-    """Return a row a variant: layer, head (where one is off), heads, score, delta, ci_low, ci_high, p, q."""
-    masks = experiment.masks[1:]
-    single = masks.sum(axis=(1, 2)) == 1
-    places = [
-        Head(*map(int, np.argwhere(mask)[0])) if one else None
-        for mask, one in zip(masks, single, strict=True)
-    ]
-    return pd.DataFrame(
-        {
-            "layer": pd.array([None if head is None else head.layer for head in places], dtype="Int64"),
-            "head": pd.array([None if head is None else head.index for head in places], dtype="Int64"),
-            "heads": [write_heads(mask) for mask in masks],
-            "score": found.scores,
-            "delta": found.delta,
-            "ci_low": found.low,
-            "ci_high": found.high,
-            "p": found.p,
-            "q": found.q,
-        }
-    )
-
-
-def save(folder: Path, table: pd.DataFrame) -> None:
-    """Write the result into a run folder, as CSV and as Parquet."""
-    table.to_csv(folder / "result.csv", index=False)
-    table.to_parquet(folder / "result.parquet", index=False)

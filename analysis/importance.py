@@ -9,7 +9,7 @@ section 4.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,10 +59,15 @@ class Importance:
 
 
 def importance(
-    problem: Problem, *, tokens: int = TOKENS, on_progress: Callable[[int], None] | None = None
+    problem: Problem,
+    *,
+    which: Sequence[int] | None = None,
+    tokens: int = TOKENS,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Importance:
     """Return the gradient scores of every head on the data of ``problem``.
 
+    which: the examples to take, all by default
     on_progress: called with the number of examples done; what it raises ends it
 
     The same for any batch, up to rounding. Raises OptionError for a task that has no loss.
@@ -74,11 +79,13 @@ def importance(
             task=problem.task,
         )
     geometry = problem.model.geometry
-    each = np.zeros((len(problem.examples), geometry.layers, geometry.heads), dtype=np.float64)
+    taken = list(range(len(problem.examples))) if which is None else list(which)
+    row = {example: i for i, example in enumerate(taken)}
+    each = np.zeros((len(taken), geometry.layers, geometry.heads), dtype=np.float64)
     done = 0
-    for which in _batches(problem, tokens):
-        each[which] = gradients(problem, which)
-        done += len(which)
+    for batch in _batches(problem, taken, tokens):
+        each[[row[example] for example in batch]] = gradients(problem, batch)
+        done += len(batch)
         if on_progress is not None:
             on_progress(done)
     return Importance(np.abs(each).mean(axis=0), each.mean(axis=0), each)
@@ -116,12 +123,15 @@ def _by_example(found: Tensor, rows: list[tuple[int, ...]]) -> Floats:
     return sums.double().cpu().numpy()
 
 
-def _batches(problem: Problem, tokens: int) -> list[list[int]]:
-    """Return the examples in batches of similar length within the budget of tokens."""
-    lengths = [max(len(problem.inputs[i]["input_ids"]) for i in places) for places in problem.examples]
+def _batches(problem: Problem, taken: Sequence[int], tokens: int) -> list[list[int]]:
+    """Return the examples taken in batches of similar length within the budget of tokens."""
+    lengths = {
+        example: max(len(problem.inputs[i]["input_ids"]) for i in problem.examples[example])
+        for example in taken
+    }
     batches: list[list[int]] = []
     rows = 0
-    for example in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+    for example in sorted(taken, key=lengths.__getitem__):
         rows += len(problem.examples[example])
         if not batches or rows * lengths[example] > tokens:
             batches.append([])

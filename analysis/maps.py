@@ -34,6 +34,24 @@ class Head:
         return f"L{self.layer}·H{self.index}"
 
 
+def read_heads(text: str) -> list[Head]:
+    """Return the heads of a list such as ``5.8,3.2``. Raises OptionError for anything else."""
+    found = []
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        numbers = part.split(".")
+        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise OptionError(
+                "{part} names no head. Write layer.head, such as 5.8, with commas between.", part=part
+            )
+        found.append(Head(int(numbers[0]), int(numbers[1])))
+    return found
+
+
+def write_heads(mask: Bools) -> str:
+    """Return the heads of a mask [layer, head] as `read_heads` reads them."""
+    return ",".join(f"{layer}.{head}" for layer, head in zip(*np.nonzero(mask), strict=True))
+
+
 @dataclass(frozen=True)
 class AttentionMaps:
     """What every head does with one text: how much each query looks at each key.

@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from analysis.messages import HeadroomError
 
@@ -90,7 +92,7 @@ def begin(folder: Path, facts: Mapping[str, object]) -> Run:
         "format": FORMAT,
         "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in LIBRARIES},
+        "versions": _versions(),
         **facts,
     }
     text = json.dumps(whole, indent=1, ensure_ascii=False)
@@ -118,10 +120,55 @@ def resume(folder: Path) -> Run:
     return Run(folder, facts)
 
 
-def folder_for(name: str, root: Path = Path("runs")) -> Path:
-    """Return a new folder's path for a run: its time and its name."""
+def root() -> Path:
+    """Return the folder of all runs: ``runs`` where the program was started, or what HEADROOM_RUNS says."""
+    return Path(os.environ.get("HEADROOM_RUNS") or "runs")
+
+
+def folder_for(name: str) -> Path:
+    """Return a new folder's path for a run: its time and its name, counted up where there is one already."""
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-")
-    return root / f"{time.strftime('%Y%m%d-%H%M%S')}-{plain}"
+    wanted = root() / f"{time.strftime('%Y%m%d-%H%M%S')}-{plain}"
+    others = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
+    return wanted if not wanted.exists() else next(other for other in others if not other.exists())
+
+
+def find(facts: Mapping[str, object]) -> Path | None:
+    """Return the folder of the newest run with these facts, or None; what cannot be read is passed over."""
+    wanted = json.loads(json.dumps(facts))
+    for path in sorted(root().glob("*/run.json"), reverse=True):
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(said, dict) and said.get("format") == FORMAT:
+            there = {name: said.get(name) for name in wanted}
+            if there == wanted and said.get("versions") == _versions():
+                return path.parent
+    return None
+
+
+def listing() -> pd.DataFrame:
+    """Return a row a run, the newest first: folder, begun, task, protocol, replacement, model, examples, finished."""
+    rows = []
+    for path in sorted(root().glob("*/run.json"), reverse=True):
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            options = said["options"]
+            row = {name: options[name] for name in ("task", "protocol", "replacement")}
+            row |= {"model": said["model"], "examples": said["examples"], "begun": said["begun"]}
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        finished = (path.parent / "result.csv").is_file()
+        rows.append({"folder": str(path.parent), **row, "finished": finished})
+    return pd.DataFrame(
+        rows,
+        columns=["folder", "begun", "task", "protocol", "replacement", "model", "examples", "finished"],
+    )
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in LIBRARIES}
 
 
 def hash_of(path: Path) -> str:

@@ -111,6 +111,52 @@ def changes(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Sums of scores with weights: value [contrast], the ends of its 95% interval, p and q as of `Changes`."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+    q: Floats
+    noise: Bools
+
+
+def contrasts(
+    metric: Metric,
+    predictions: Numbers,
+    weights: Floats,
+    gold: Numbers | None = None,
+    *,
+    seed: int = 0,
+    on_progress: Callable[[int], None] | None = None,
+) -> Contrasts:
+    """Return sums of the scores of several variants, each with its paired interval: such as A + B - C - D.
+
+    predictions: [variant, example]
+    weights: [contrast, variant], each row of sum 0, so that 0 means no difference
+    gold, seed, on_progress: see `changes`
+
+    What rounding leaves of equal scores is 0. Raises as `changes` does.
+    """
+    for row in predictions:
+        check(metric, row, gold)
+    times = max(REPLICATES, PER_TEST * len(weights))
+    value = _sums(weights, metric.score(predictions, gold)[:, None])[:, 0]
+    parts = _replicates(metric, predictions, gold, times, seed, on_progress)
+    found = np.concatenate([_sums(weights, part) for _, part in parts], axis=1)
+    low, high = interval(found.T)
+    p = p_values(found)
+    q = adjusted(p)
+    return Contrasts(value, low, high, p, q, ((low <= 0) & (high >= 0)) | (q >= LEVEL))
+
+
+def _sums(weights: Floats, scores: Floats) -> Floats:
+    sums = weights @ scores
+    return np.where(np.abs(sums) <= EQUAL * (np.abs(weights) @ np.abs(scores)), 0.0, sums)
+
+
 def interval_of_score(
     metric: Metric,
     predictions: Numbers,

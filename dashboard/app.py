@@ -23,8 +23,16 @@ pages = {
     "attention": st.Page(VIEWS / "attention.py", title=_("Attention"), url_path="attention"),
     "heads": st.Page(VIEWS / "heads.py", title=_("Heads"), url_path="heads"),
     "compare": st.Page(VIEWS / "compare.py", title=_("Compare"), url_path="compare"),
+    "live": st.Page(VIEWS / "live.py", title=_("Ablate live"), url_path="live"),
+    "ablation": st.Page(VIEWS / "ablation.py", title=_("Ablation"), url_path="ablation"),
 }
-page = st.navigation({"": [pages["home"]], _("Look"): [pages["attention"], pages["heads"], pages["compare"]]})
+page = st.navigation(
+    {
+        "": [pages["home"]],
+        _("Look"): [pages["attention"], pages["heads"], pages["compare"]],
+        _("Switch off"): [pages["live"], pages["ablation"]],
+    }
+)
 state.start(page.url_path)
 sidebar.draw()
 with suppress(state.PageEnd):  # what a page started is told also where it ended early

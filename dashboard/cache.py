@@ -19,6 +19,7 @@ import streamlit as st
 from analysis.maps import AttentionMaps, Head, Specials, Units, in_units, pool, with_specials
 
 if TYPE_CHECKING:
+    from analysis.answers import Answer
     from analysis.lenses import HeadVectors
     from analysis.models import Model
     from analysis.toy import Toy
@@ -129,6 +130,32 @@ def head_vectors(key: str, text: str, pair: str | None, head: Head) -> HeadVecto
     from analysis.lenses import head_vectors
 
     return head_vectors(_one_thread(key), text, pair, head)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def answer(key: str, text: str, pair: str | None, off: bytes, shape: tuple[int, int]) -> Answer:
+    """Return what a model says of a text with heads switched off; shared, never changed.
+
+    off: the mask [layer, head] of ``shape``, as its bytes
+    """
+    from analysis.live import answer
+    from analysis.models import Model
+
+    model = _one_thread(key)
+    assert isinstance(model, Model)
+    mask = np.frombuffer(off, dtype=bool).reshape(shape)
+    return answer(model, text, pair, mask if mask.any() else None)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def effects(key: str, text: str, pair: str | None) -> np.ndarray:
+    """Return [layer, head] how the main number that a model says of a text changes with that head alone off."""
+    from analysis.live import answer, effects
+    from analysis.models import Model
+
+    model = _one_thread(key)
+    assert isinstance(model, Model)
+    return effects(model, text, pair, answer(model, text, pair))
 
 
 def _capture(key: str, text: str, pair: str | None) -> AttentionMaps:

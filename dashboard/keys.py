@@ -19,6 +19,10 @@ LINES = "lines"  # places of the queries whose lines are drawn, [] for all, None
 WITH = "with"  # further heads whose lines are drawn: layer.head, a comma between
 SIDES, MINIMAL = "sides", "minimal"  # two sentences to compare, and the number of a shipped pair or None
 QUERY, KEY = "query", "key"  # places in the model's input, None until a text has been read
+OFF = "off"  # the heads that are switched off, as a link says them, or None
+OFF_BEFORE = "off.before"  # what was off earlier, the latest last
+SET = "heads"  # the heads of a set or of pairs, as layer.head with commas between
+WATCH = "watch"  # the head whose attention is watched: layer.head, or None for the one that moves most
 RULES = "rules"  # thresholds that differ from the written rules, by the letter of the role
 MODEL_B = "model2"  # what the chosen model is compared with
 MODEL, MODEL_ASKED, MODEL_ERROR, MODEL_READY = "model", "model.asked", "model.error", "model.ready"
@@ -67,7 +71,39 @@ COMPARE = Choice("compare", ("sentences", "sources", "heads", "models"))
 PICTURE = Choice("picture", ("difference", "first", "second"))
 GRID = Choice("shown", ("difference", "first", "second"))
 PICK = Choice("pick", ("first", "second"))
+TASK = Choice("task", ("similarity", "classification", "masked", "fidelity"))
+OWN_DATA = "own"
+DATA = Choice("data", ("en", "id", OWN_DATA))
+PROTOCOL = Choice("protocol", ("single", "all-but-one", "set", "pairs"))
+REPLACEMENT = Choice("replace", ("zero", "mean", "uniform"))
+PRECISION = Choice("precision", ("full", "draft"))
+METRIC = Choice(
+    "metric",
+    (
+        "spearman",
+        "pearson",
+        "accuracy",
+        "macro_f1",
+        "matthews",
+        "pseudo_log_likelihood",
+        "top_1",
+        "cosine",
+        "minus_divergence",
+    ),
+)
+AGAINST = Choice("against", ("ranked", "importance", "measure", "control"))
+GRADIENT = Choice("gradient", ("importance", "importance_normalised", "signed"))
+SIDE = Choice("side", ("first", "second"))  # of two sentences that are read apart
 CHOICES = (
+    TASK,
+    DATA,
+    PROTOCOL,
+    REPLACEMENT,
+    PRECISION,
+    METRIC,
+    AGAINST,
+    GRADIENT,
+    SIDE,
     COMPARE,
     PICTURE,
     GRID,
@@ -89,6 +125,9 @@ LINK_NAMES = (
     *(choice.key for choice in CHOICES),
     *NUMBERS,
     WITH,
+    OFF,
+    WATCH,
+    SET,
     RULES,
     EXAMPLE,
     MINIMAL,
@@ -110,6 +149,26 @@ PAGE_LINKS: dict[str, tuple[str, ...]] = {
         LAYER,
         HEAD,
         RULES,
+    ),
+    "live": (*(choice.key for choice in (PICTURE, SIDE, SPECIALS, UNITS)), LAYER, HEAD, OFF, WATCH),
+    "ablation": (
+        *(
+            choice.key
+            for choice in (
+                TASK,
+                DATA,
+                PROTOCOL,
+                REPLACEMENT,
+                PRECISION,
+                METRIC,
+                AGAINST,
+                GRADIENT,
+                MEASURE,
+            )
+        ),
+        LAYER,
+        HEAD,
+        SET,
     ),
     "compare": (
         *(

@@ -69,6 +69,59 @@ def role_name(role: str) -> str:
     return names[role]
 
 
+def task_name(name: str) -> str:
+    """Return what a task is called."""
+    names = {
+        "similarity": _("similarity"),
+        "classification": _("classification"),
+        "masked": _("masked words"),
+        "fidelity": _("fidelity"),
+    }
+    return names[name]
+
+
+def protocol_name(name: str) -> str:
+    """Return what a protocol of ablation is called."""
+    names = {
+        "single": _("each head alone"),
+        "all-but-one": _("all but one"),
+        "set": _("a set of heads"),
+        "pairs": _("pairs of heads"),
+    }
+    return names[name]
+
+
+def replacement_name(name: str) -> str:
+    """Return what stands in for a head that is off."""
+    return {"zero": _("zero"), "mean": _("its mean"), "uniform": _("uniform attention")}[name]
+
+
+def metric_name(name: str) -> str:
+    """Return what a score is called."""
+    names = {
+        "spearman": _("Spearman"),
+        "pearson": _("Pearson"),
+        "accuracy": _("accuracy"),
+        "macro_f1": _("macro F1"),
+        "matthews": _("Matthews"),
+        "pseudo_log_likelihood": _("log-likelihood of a word (nats)"),
+        "top_1": _("share of words guessed first"),
+        "cosine": _("cosine with the whole model"),
+        "minus_divergence": _("minus divergence from the whole model (bits)"),
+    }
+    return names[name]
+
+
+def gradient_name(name: str) -> str:
+    """Return what a gradient score is called."""
+    names = {
+        "importance": _("importance, mean |∂L/∂ξ|"),
+        "importance_normalised": _("importance by layer"),
+        "signed": _("signed mean ∂L/∂ξ"),
+    }
+    return names[name]
+
+
 def rule_measures(rule: Rule) -> str:
     """Return of which measures a rule's score is made."""
     parts = [measure_name(name) for name in rule.measures]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import streamlit as st
 
 from analysis.maps import Floats, Head
-from analysis.tokens import clip
+from analysis.tokens import Bools, clip
 from dashboard import state
 from dashboard.colours import colour, ink
 from dashboard.components.grid import Cell, grid
+from dashboard.components.switches import At, switches
 from dashboard.components.words import Word, words
 from dashboard.reading import Reading
 from dashboard.text import _
@@ -70,6 +71,14 @@ class Scale:
 
 
 ROOT = Scale(root=True)
+STEPS = (1.0, 2.0, 5.0, 10.0)
+
+
+def top_of(values: Floats) -> float:
+    """Return the end of a scale: the next 1, 2 or 5 times a power of ten above all sizes; 0.01 at least."""
+    most = float(np.nanmax(np.append(np.abs(values), 0.01)))
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(step * power for step in STEPS if step * power >= most * (1 - 1e-9))
 
 
 def head_grid(
@@ -91,11 +100,57 @@ def head_grid(
     notes: [layer][head] what is said of a cell beside its value
     pale: [layer, head] which cells are smaller than noise
     """
+    cells = _cells(values, meaning, scale, letters, notes, pale)
+    outlined = None if chosen is None else (chosen.layer, chosen.index)
+    grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
+    _scale(scale)
+
+
+def switch_grid(
+    values: Floats | None,
+    off: Bools,
+    *,
+    meaning: str,
+    chosen: Head,
+    key: str,
+    scale: Scale,
+    on_switch: Callable[[At, list[At]], None],
+) -> None:
+    """Draw the grid of heads as switches, those ``off`` [layer, head] hatched.
+
+    values: [layer, head] what colours the heads that are on; None for no colour
+    """
+    if values is None:
+        plain = Cell(fill="rgba(128,140,160,0.35)", ink="inherit", text="", title="")
+        cells = [[replace(plain, title=f"{Head(a, b)}: {_('on')}") for b in range(off.shape[1])]
+                 for a in range(off.shape[0])]  # fmt: skip
+    else:
+        cells = _cells(values, meaning, scale)
+    for layer, head in np.argwhere(off):
+        cells[layer][head] = Cell(
+            fill="transparent", ink="inherit", text="", title=f"{Head(layer, head)}: {_('off')}", mark="off"
+        )
+    places = [(int(layer), int(head)) for layer, head in np.argwhere(off)]
+    outlined = (chosen.layer, chosen.index)
+    switches(cells, off=places, chosen=outlined, label=meaning, key=key, on_switch=on_switch)
+    if values is not None:
+        _scale(scale)
+
+
+def _cells(
+    values: Floats,
+    meaning: str,
+    scale: Scale,
+    letters: np.ndarray | None = None,
+    notes: Sequence[Sequence[str]] | None = None,
+    pale: np.ndarray | None = None,
+) -> list[list[Cell]]:
+    """Return the cells of a grid, see `head_grid`."""
     layers, heads = values.shape
     said = [[meaning] * heads] * layers if notes is None else notes
     cells = []
     for layer, row in enumerate(values):
-        texts = _printed(row) if letters is None else list(letters[layer])
+        texts = _printed(row, 2 if scale.most >= 0.1 else 3) if letters is None else list(letters[layer])
         cells.append(
             [
                 _cell(
@@ -109,9 +164,7 @@ def head_grid(
                 for head, value in enumerate(row)
             ]
         )
-    outlined = None if chosen is None else (chosen.layer, chosen.index)
-    grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
-    _scale(scale)
+    return cells
 
 
 def _scale(scale: Scale) -> None:
@@ -164,17 +217,19 @@ def word_row(
     words(items, chosen=query, label=_("Words: choose the query"), key=key, on_choose=on_choose)
 
 
-def _printed(row: Floats) -> list[str]:
+def _printed(row: Floats, digits: int) -> list[str]:
     """Return the values of one layer as they fit into their cells; nothing where there are too many."""
     if len(row) > MOST_PRINTED:
         return [""] * len(row)
-    return [_short(float(value)) for value in row]
+    return [_short(float(value), digits) for value in row]
 
 
-def _short(value: float) -> str:
+def _short(value: float, digits: int) -> str:
     if abs(value) >= 0.995:
         return f"{value:.1f}".replace("-", "−")
-    return f"{value:.2f}".replace("0.", ".", 1).replace("-", "−")
+    text = f"{value:.{digits}f}"
+    sign = "−" if text.startswith("-") and float(text) else ""
+    return sign + text.removeprefix("-").removeprefix("0")
 
 
 def _cell(value: float, head: Head, note: str, text: str, scale: Scale, pale: bool) -> Cell:

@@ -17,6 +17,8 @@ from dashboard import keys, thresholds
 from dashboard.examples import EXAMPLES, MINIMAL_PAIRS
 from dashboard.text import LANGUAGE_KEY, browser_language, language
 
+LONGEST = 4_096  # letters of a part of a link
+
 
 class PageEnd(Exception):
     """Raised by a page that has nothing more to draw. After `st.stop` nothing at all could be drawn, no progress."""
@@ -54,8 +56,8 @@ def _read_link(names: Sequence[str]) -> None:
         st.session_state[choice.key] = asked if asked in choice.options else choice.default
     for key in (key for key in keys.NUMBERS if key in names):
         st.session_state[key] = _number(st.query_params.get(key), 0, 10_000)
-    if keys.WITH in names:
-        st.session_state[keys.WITH] = (st.query_params.get(keys.WITH) or "")[:100] or None
+    for key in (key for key in (keys.WITH, keys.OFF, keys.WATCH, keys.SET) if key in names):
+        st.session_state[key] = (st.query_params.get(key) or "")[:LONGEST] or None
     if keys.RULES in names:
         st.session_state[keys.RULES] = thresholds.read(st.query_params.get(keys.RULES))
     asked_example = _number(st.query_params.get(keys.EXAMPLE), 1, len(EXAMPLES))
@@ -149,10 +151,38 @@ def choose_with(heads: Sequence[Head]) -> None:
 
 def with_heads(layers: int, heads: int) -> list[Head]:
     """Return the further heads whose lines are drawn, within a model of ``layers`` x ``heads``."""
-    parts = (st.session_state[keys.WITH] or "").split(",")
+    return _heads(st.session_state[keys.WITH], layers, heads)[: keys.MOST_STRANDS]
+
+
+def watch(layer: int, head: int) -> None:
+    """Choose the head whose attention is watched."""
+    acted()
+    st.session_state[keys.WATCH] = f"{layer}.{head}"
+
+
+def watch_most() -> None:
+    """Watch the head whose attention moves most, whichever that is."""
+    acted()
+    st.session_state[keys.WATCH] = None
+
+
+def watched(layers: int, heads: int) -> Head | None:
+    """Return the head that is watched, or None for the one that moves most."""
+    found = _heads(st.session_state[keys.WATCH], layers, heads)
+    return found[0] if found else None
+
+
+def set_heads(layers: int, heads: int) -> list[Head]:
+    """Return the heads of the session's set, within a model of ``layers`` x ``heads``."""
+    return _heads(st.session_state[keys.SET], layers, heads)
+
+
+def _heads(text: str | None, layers: int, heads: int) -> list[Head]:
+    """Return the heads of a list such as ``5.8,3.2``, each once; what names no head of the model is left out."""
+    parts = (text or "").split(",")
     found = [re.fullmatch(r"(\d{1,4})\.(\d{1,4})", part, flags=re.ASCII) for part in parts]
     each = dict.fromkeys(Head(int(one[1]), int(one[2])) for one in found if one)
-    return [head for head in each if head.layer < layers and head.index < heads][: keys.MOST_STRANDS]
+    return [head for head in each if head.layer < layers and head.index < heads]
 
 
 def choose_both(layer: int, head: int) -> None:

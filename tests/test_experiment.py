@@ -17,16 +17,13 @@ from analysis.experiment import (
     Options,
     check_same,
     facts,
-    judge,
     prepare,
-    read_heads,
-    result,
     sweep,
-    write_heads,
 )
-from analysis.maps import Head
+from analysis.maps import Head, read_heads, write_heads
 from analysis.messages import OptionError
 from analysis.models import open_model
+from analysis.outcome import judge, result
 from analysis.runs import RunError
 from tests import tiny
 from tests.conftest import ROOT
@@ -103,7 +100,7 @@ def test_a_resumed_run_ends_like_an_undisturbed_one(model, tmp_path, monkeypatch
         pass
 
     def stop(done):
-        if done > 15:
+        if done > 21:
             raise Killed
 
     with pytest.raises(Killed):

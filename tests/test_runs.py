@@ -89,8 +89,9 @@ def test_hashes_tell_what_differs(tmp_path):
     assert hash_of_texts(("a", "b"), None) == hash_of_texts(["a", "b"], None)
 
 
-def test_a_run_is_named_by_its_time_and_what_it_does(tmp_path):
-    folder = folder_for("similarity / single", tmp_path)
+def test_a_run_is_named_by_its_time_and_what_it_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_RUNS", str(tmp_path))
+    folder = folder_for("similarity / single")
     assert folder.parent == tmp_path
     assert folder.name.endswith("-similarity-single")
     run = begin(folder, {"odd": "ä"})

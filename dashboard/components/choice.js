@@ -1,4 +1,4 @@
-// Put in front of grid.js, words.js and lines.js, which use makeChoice, element and mounted.
+// Put in front of cells.js, words.js and lines.js, which use makeChoice, element and mounted.
 // A choice is shown at once. Each carries a number, and the server repeats the last number it has
 // heard: an answer to an older choice therefore never moves the outline back.
 

@@ -12,7 +12,7 @@ import streamlit as st
 from . import asset, heard, index, seen
 
 _GRID = st.components.v2.component(
-    "headroom_grid", css=asset("grid.css"), js=asset("choice.js") + asset("grid.js")
+    "headroom_grid", css=asset("grid.css"), js=asset("choice.js") + asset("cells.js") + asset("grid.js")
 )
 
 

@@ -1,0 +1,102 @@
+"""Which heads a session has switched off: kept as the link says it, with what was before, for undo."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from analysis.maps import Head
+from analysis.tokens import Bools
+from dashboard import keys, state
+from dashboard.components.switches import At
+
+MOST_UNDO = 50
+
+
+def write(off: Bools) -> str | None:
+    """Return a mask [layer, head] as a link says it: its bits, row by row, as base64url; None where all are on."""
+    if not off.any():
+        return None
+    return base64.urlsafe_b64encode(np.packbits(off.ravel()).tobytes()).decode("ascii").rstrip("=")
+
+
+def read(text: str | None, layers: int, heads: int) -> Bools:
+    """Return the mask [layer, head] that a link says; all on where it says none of this many heads."""
+    nothing = np.zeros((layers, heads), dtype=bool)
+    if not text or not re.fullmatch(r"[\w-]+", text, flags=re.ASCII):
+        return nothing
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        return nothing
+    bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(bool)
+    if len(packed) != -(-layers * heads // 8) or bits[layers * heads :].any():
+        return nothing
+    return bits[: layers * heads].reshape(layers, heads)
+
+
+def of_session(layers: int, heads: int) -> Bools:
+    """Return the mask [layer, head] of the session; all on where it is of a model with another number of heads."""
+    return read(st.session_state[keys.OFF], layers, heads)
+
+
+def places(off: Bools) -> list[At]:
+    """Return the layer and head of all that are off."""
+    return [(int(layer), int(head)) for layer, head in np.argwhere(off)]
+
+
+def switch(off: Bools) -> None:
+    """Switch exactly these heads off, and remember what was before."""
+    state.acted()
+    before = st.session_state[keys.OFF]
+    now = write(off)
+    if now == before:
+        return
+    past: Sequence[str | None] = st.session_state.get(keys.OFF_BEFORE, ())
+    st.session_state[keys.OFF_BEFORE] = (*past, before)[-MOST_UNDO:]
+    st.session_state[keys.OFF] = now
+
+
+def press(head: At, off: Sequence[At], shape: tuple[int, int]) -> None:
+    """Take what the map of switches says: the head that was pressed or walked to, and all that are off."""
+    state.choose_head(*head)
+    mask = np.zeros(shape, dtype=bool)
+    for layer, index in off:
+        mask[layer, index] = True
+    switch(mask)
+
+
+def only(head: Head, shape: tuple[int, int]) -> None:
+    """Switch one head off, and all others on."""
+    mask = np.zeros(shape, dtype=bool)
+    mask[head.layer, head.index] = True
+    switch(mask)
+
+
+def layer_off(layer: int, shape: tuple[int, int]) -> None:
+    """Switch all heads of a layer off, beside those that are off already."""
+    mask = of_session(*shape)
+    mask[layer] = True
+    switch(mask)
+
+
+def all_on(shape: tuple[int, int]) -> None:
+    """Switch all heads on."""
+    switch(np.zeros(shape, dtype=bool))
+
+
+def can_undo() -> bool:
+    """Whether there is something to take back."""
+    return bool(st.session_state.get(keys.OFF_BEFORE))
+
+
+def undo() -> None:
+    """Take the last switching back."""
+    state.acted()
+    *past, last = st.session_state[keys.OFF_BEFORE]
+    st.session_state[keys.OFF_BEFORE], st.session_state[keys.OFF] = tuple(past), last
