@@ -19,8 +19,10 @@ that a screen exists (``tests/test_house.py`` holds both).
     probe         the attention function given to transformers: sees every head, scales it, reports it
     anatomy       where each architecture keeps the matrices of its attention
     suffix        the network from one layer on, sharing its parameters; the states on the way there
+    surgery       heads taken out for good: smaller networks
     checkpoint    what a model's folder says of itself: can it be opened rightly?
     hub           a model's files from the hub
+    loading       the network and the tokenizer of a checkpoint
     models        open a model: bundled, hub id or local folder
     toy           multi-head attention by hand
     capture       text -> attention maps, from a model and from the toy alike
@@ -46,6 +48,11 @@ that a screen exists (``tests/test_house.py`` holds both).
     runs          the record of an experiment: written as it goes, resumed
     experiment    an ablation experiment from its data to all predictions
     outcome       what an experiment found: changes, layers, pairs
+    fisher        which heads go by their Fisher information, rearranged within a layer
+    pruning       in which order heads go, and the curve of the score against heads left
+    curves        the score along such an order, and how many heads can go
+    saving        a smaller model as a folder, with its card
+    onnx_file     a network as an ONNX file, checked against torch
     live          what a model says of one text, with some heads off
     control       a network whose heads are known, as it was set by hand: what ablation should find
     roles         what a head is for, by written rules

@@ -15,23 +15,37 @@ class Anatomy:
     """Names of the modules of one architecture.
 
     layers: from the base model to the list of its layers, or of the groups that share one layer
-    output: from one of these to W_O, which joins the contexts of the heads
+    inputs: from one of these to what gives its queries, keys and values: three modules, or one for all
+    output: the same to W_O, which joins the contexts of the heads
     """
 
     layers: str
+    inputs: tuple[str, ...]
     output: str
 
 
-_BERT = Anatomy(layers="encoder.layer", output="attention.output.dense")
+_BERT = Anatomy(
+    layers="encoder.layer",
+    inputs=("attention.self.query", "attention.self.key", "attention.self.value"),
+    output="attention.output.dense",
+)
 ANATOMIES = {  # by config.model_type
     "bert": _BERT,
     "roberta": _BERT,
     "xlm-roberta": _BERT,
     "camembert": _BERT,
     "electra": _BERT,
-    "distilbert": Anatomy(layers="transformer.layer", output="attention.out_lin"),
-    "albert": Anatomy(layers="encoder.albert_layer_groups", output="albert_layers.0.attention.dense"),
-    "modernbert": Anatomy(layers="layers", output="attn.Wo"),
+    "distilbert": Anatomy(
+        layers="transformer.layer",
+        inputs=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+        output="attention.out_lin",
+    ),
+    "albert": Anatomy(
+        layers="encoder.albert_layer_groups",
+        inputs=tuple(f"albert_layers.0.attention.{name}" for name in ("query", "key", "value")),
+        output="albert_layers.0.attention.dense",
+    ),
+    "modernbert": Anatomy(layers="layers", inputs=("attn.Wqkv",), output="attn.Wo"),
 }
 
 

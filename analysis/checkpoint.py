@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -35,12 +36,16 @@ HeadKind = Literal["classification", "masked", "none", "other"]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder that can be opened: where it is, what it is called, and the head it was saved with."""
+    """A folder that can be opened: where it is, what it is called, and the head it was saved with.
+
+    pruned: by layer, the heads that were removed before it was saved
+    """
 
     folder: Path
     name: str
     architecture: str
     head: HeadKind
+    pruned: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def read_checkpoint(folder: Path, name: str) -> Checkpoint:
@@ -51,7 +56,8 @@ def read_checkpoint(folder: Path, name: str) -> Checkpoint:
     architecture = str(named if isinstance(named, str) else named[0] or "")
     _check_family(name, family, architecture, config)
     _check_files(folder, name)
-    return Checkpoint(folder, name, architecture, _head_kind(architecture, family))
+    pruned = _pruned_heads(name, family, config)
+    return Checkpoint(folder, name, architecture, _head_kind(architecture, family), pruned)
 
 
 def _read_config(folder: Path, name: str) -> dict:
@@ -104,14 +110,32 @@ def _check_family(name: str, family: str, architecture: str, config: dict) -> No
             "{name} is set up as a decoder. Headroom reads encoders: choose one without is_decoder.",
             name=name,
         )
-    if config.get("pruned_heads"):
-        layers = sorted(dict(config["pruned_heads"]), key=str)
-        raise ModelError(
-            "{name} was saved with heads pruned in layers {layers}; transformers 5 would fill these layers with "
-            "random weights. Open the model it was pruned from.",
-            name=name,
-            layers=", ".join(str(layer) for layer in layers),
+
+
+def _pruned_heads(name: str, family: str, config: dict) -> dict[int, tuple[int, ...]]:
+    """Return which heads were removed before the model was saved, by layer. Raises ModelError for what cannot be."""
+    said = config.get("pruned_heads") or {}
+    layers, heads = (
+        next((config[key] for key in keys if key in config), 12)
+        for keys in (("num_hidden_layers", "n_layers"), ("num_attention_heads", "n_heads"))
+    )
+    try:
+        found = {int(layer): tuple(sorted({int(head) for head in gone})) for layer, gone in said.items()}
+        whole = all(
+            0 <= layer < layers and all(0 <= h < heads for h in gone) for layer, gone in found.items()
         )
+    except (AttributeError, TypeError, ValueError):
+        whole = False
+    if not whole or (family == "albert" and any(found.values())):
+        raise ModelError(
+            "{name} names removed heads that it cannot have had ({said}): with {layers} layers x {heads} heads. Save the "
+            "model again, or open the one it was pruned from.",
+            name=name,
+            said=str(said)[:80],
+            layers=layers,
+            heads=heads,
+        )
+    return {layer: gone for layer, gone in found.items() if gone}
 
 
 def _check_files(folder: Path, name: str) -> None:

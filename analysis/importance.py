@@ -22,6 +22,7 @@ from analysis.maps import Floats
 from analysis.messages import OptionError
 from analysis.probe import Probe, run
 from analysis.problems import Problem
+from analysis.tokens import Bools
 
 TOKENS = 2048  # of a batch, its padding included
 
@@ -41,8 +42,7 @@ class Importance:
     @property
     def normalised(self) -> Floats:
         """Return `absolute` divided by the Euclidean length of its layer; 0 in a layer without any."""
-        length = np.linalg.norm(self.absolute, axis=1, keepdims=True)
-        return np.divide(self.absolute, length, out=np.zeros_like(self.absolute), where=length > 0)
+        return normalise(self.absolute)
 
     def frame(self) -> pd.DataFrame:
         """Return a row a head: layer, head, importance, importance_normalised, signed."""
@@ -58,16 +58,24 @@ class Importance:
         )
 
 
+def normalise(scores: Floats) -> Floats:
+    """Return scores [layer, head] divided by the Euclidean length of their layer; 0 in a layer without any."""
+    length = np.linalg.norm(scores, axis=1, keepdims=True)
+    return np.divide(scores, length, out=np.zeros_like(scores), where=length > 0)
+
+
 def importance(
     problem: Problem,
     *,
     which: Sequence[int] | None = None,
+    off: Bools | None = None,
     tokens: int = TOKENS,
     on_progress: Callable[[int], None] | None = None,
 ) -> Importance:
     """Return the gradient scores of every head on the data of ``problem``.
 
     which: the examples to take, all by default
+    off: [layer, head] heads that are switched off meanwhile; their gradients are at a gate of 0
     on_progress: called with the number of examples done; what it raises ends it
 
     The same for any batch, up to rounding. Raises OptionError for a task that has no loss.
@@ -84,15 +92,18 @@ def importance(
     each = np.zeros((len(taken), geometry.layers, geometry.heads), dtype=np.float64)
     done = 0
     for batch in _batches(problem, taken, tokens):
-        each[[row[example] for example in batch]] = gradients(problem, batch)
+        each[[row[example] for example in batch]] = gradients(problem, batch, off)
         done += len(batch)
         if on_progress is not None:
             on_progress(done)
     return Importance(np.abs(each).mean(axis=0), each.mean(axis=0), each)
 
 
-def gradients(problem: Problem, which: list[int]) -> Floats:
-    """Return [example, layer, head] the gradient of each example's own loss by the gates of the heads, at 1."""
+def gradients(problem: Problem, which: list[int], off: Bools | None = None) -> Floats:
+    """Return [example, layer, head] the gradient of each example's own loss by the gates of the heads.
+
+    At gates of 1, or of 0 where ``off`` [layer, head]; 0 for heads that were removed.
+    """
     assert problem.loss is not None
     model = problem.model
     rows: list[tuple[int, ...]] = []
@@ -102,14 +113,9 @@ def gradients(problem: Problem, which: list[int]) -> Floats:
         places += problem.examples[example]
         rows.append(tuple(range(first, len(places))))
     batch = pad(model, [problem.inputs[place] for place in places])
-    gates = torch.ones(
-        len(places),
-        model.geometry.layers,
-        model.geometry.heads,
-        device=model.network.device,
-        dtype=model.network.dtype,
-        requires_grad=True,
-    )
+    shape = (model.geometry.layers, model.geometry.heads)
+    start = torch.ones(shape) if off is None else torch.from_numpy(~off).float()
+    gates = start.to(model.network.device, model.network.dtype).repeat(len(places), 1, 1).requires_grad_()
     with torch.enable_grad():
         kept = problem.read(run(model.network, batch, Probe(gates=gates)), batch, places)
         (found,) = torch.autograd.grad(problem.loss(kept, rows, which).sum(), gates)

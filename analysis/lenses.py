@@ -14,14 +14,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import Linear
 
 from analysis.anatomy import output_projection
 from analysis.capture import Encoded, check_size, encode, pad, read_toy
 from analysis.maps import AttentionMaps, Floats, Head
 from analysis.messages import OptionError
 from analysis.models import Model
-from analysis.probe import Probe, VectorsReader, WeightsReader, run
+from analysis.probe import Probe, VectorsReader, WeightsReader, removed, run
 from analysis.tokens import Bools
 from analysis.toy import Toy, embed
 
@@ -156,21 +155,33 @@ def _are_whole(maps: AttentionMaps) -> bool:
     return same and maps.first == Head(0, 0) and np.allclose(maps.weights.sum(axis=-1), 1, atol=1e-3)
 
 
-def _carried_lengths(value: Float[Tensor, "head key head_dim"], output: Linear) -> Float[Tensor, "head key"]:
+def _carried_lengths(
+    value: Float[Tensor, "head key head_dim"], output: Float[Tensor, "model width"]
+) -> Float[Tensor, "head key"]:
     """Return ||v W_O^h||, from the Gram matrix of each head: its vectors need not be built.
 
     In float64, where the squares lose nothing that float32 shows; rounding may still leave one below 0.
     """
     heads, _, head_dim = value.shape
     states = value.cpu().double()
-    matrix = output.weight.cpu().double()  # [model, model]
+    matrix = output.cpu().double()  # [model, model]
     columns = matrix.unflatten(1, (heads, head_dim)).transpose(0, 1)  # [head, model, head_dim]
     gram = columns.transpose(1, 2) @ columns  # [head, head_dim, head_dim]
     return ((states @ gram) * states).sum(dim=-1).clamp(min=0).sqrt()  # [head, key]
 
 
-def _output_of(source: Model | Toy, layer: int) -> Linear:
-    return source.module.output if isinstance(source, Toy) else output_projection(source.network, layer)
+def _output_of(source: Model | Toy, layer: int) -> Tensor:
+    """Return the weight of W_O with columns for every head, NaN for those that were removed."""
+    if isinstance(source, Toy):
+        return source.module.output.weight
+    weight = output_projection(source.network, layer).weight
+    gone = torch.from_numpy(removed(source.network)[layer])
+    if not gone.any():
+        return weight
+    columns = (~gone).repeat_interleave(source.geometry.head_dim)
+    whole = weight.new_full((len(weight), len(columns)), torch.nan)
+    whole[:, columns] = weight
+    return whole
 
 
 def _shape_of(source: Model | Toy) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -24,6 +25,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from analysis.messages import ModelError, OptionError
+from analysis.tokens import Bools
 
 ATTENTION = "headroom"
 
@@ -46,6 +48,7 @@ class Probe:
         layers keep their numbers
     kept: what ``on_contexts`` was given of layer ``first``, with a row for each row of the batch; it stands in
         for computing the attention of that layer
+    alive: [layer, head] the heads that a network from which some were removed still has, None for all; set by `run`
     on_weights: called once a layer with the layer's number, its weights [batch, head, query, key] (rows
         sum to 1) and its mask [batch, 1, query, key] (True where a key may be attended; None: everywhere)
     on_vectors: called once a layer, before on_weights, with the layer's number, its queries, keys and values
@@ -54,6 +57,9 @@ class Probe:
     on_contexts: called once a layer, after on_weights, with the layer's number, the contexts
         [batch, query, head, head_dim] before their gates, and the replacement, which fits that shape
         (None: nothing)
+
+    Heads keep their numbers where some were removed: gates and means have all, weights and vectors are NaN for those
+    that are gone. Contexts alone are of the heads that are there.
     """
 
     gates: Float[Tensor, "batch layer head"] | None = None
@@ -64,7 +70,23 @@ class Probe:
     on_weights: WeightsReader | None = None
     on_vectors: VectorsReader | None = None
     on_contexts: ContextsReader | None = None
+    alive: Bool[Tensor, "layer head"] | None = None
     calls: int = 0
+
+    def heads_of(self, layer: int) -> Bool[Tensor, " head"] | None:
+        """Return which heads a layer has; None for all."""
+        if self.alive is None or bool(self.alive[layer].all()):
+            return None
+        return self.alive[layer]
+
+
+def removed(network: PreTrainedModel) -> Bools:
+    """Return [layer, head] which heads a network no longer has, as its config says (``pruned_heads``)."""
+    config = network.config
+    gone = np.zeros((config.num_hidden_layers, config.num_attention_heads), dtype=bool)
+    for layer, heads in (getattr(config, "pruned_heads", None) or {}).items():
+        gone[int(layer), list(heads)] = True
+    return gone
 
 
 def attend(
@@ -91,8 +113,9 @@ def attend(
         return _gated(probe.kept, gates), None
     weights = None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    alive = probe.heads_of(layer)
     if probe.on_vectors is not None:
-        probe.on_vectors(layer, query, key, value, scale)
+        probe.on_vectors(layer, _in_all(query, alive), _in_all(key, alive), _in_all(value, alive), scale)
     if probe.on_weights is None:
         context, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
@@ -100,7 +123,7 @@ def attend(
     else:
         weights = _weights(query, key, attention_mask, scale)  # [batch, head, query, key]
         context = torch.matmul(weights, value).transpose(1, 2).contiguous()  # [batch, query, head, head_dim]
-        probe.on_weights(layer, weights, attention_mask)
+        probe.on_weights(layer, _in_all(weights, alive), attention_mask)
     instead = None
     if gates is not None or probe.on_contexts is not None:
         instead = _replacement(probe, layer, value, attention_mask)
@@ -109,11 +132,22 @@ def attend(
     return _gated((context, instead), gates), weights
 
 
+def _in_all(part: Tensor, alive: Tensor | None) -> Tensor:
+    """Return [batch, head, ...] with a row for every head that there was, NaN for those that are gone."""
+    if alive is None:
+        return part
+    whole = part.new_full((len(part), len(alive), *part.shape[2:]), torch.nan)
+    whole[:, alive] = part
+    return whole
+
+
 def _gates(probe: Probe, layer: int) -> Tensor | None:
     """Return the gates of one layer, or None where all are 1 and no gradient with respect to them is asked for."""
     if probe.gates is None:
         return None
     gates = probe.gates[:, layer]
+    alive = probe.heads_of(layer)
+    gates = gates if alive is None else gates[:, alive]
     return gates if gates.requires_grad or bool((gates != 1).any()) else None
 
 
@@ -131,7 +165,8 @@ def _replacement(probe: Probe, layer: int, value: Tensor, mask: Tensor | None) -
         return None
     if probe.replacement == "mean":
         assert probe.means is not None  # `run` holds it
-        return probe.means[None, None, layer].to(value.dtype)
+        means, alive = probe.means[layer], probe.heads_of(layer)
+        return (means if alive is None else means[alive])[None, None].to(value.dtype)
     if mask is None:
         return value.mean(dim=2)[:, None]
     shares = mask / mask.sum(-1, keepdim=True).clamp(min=1)  # [batch, 1, query, key]
@@ -152,6 +187,9 @@ def run(network: PreTrainedModel, inputs: Mapping[str, Tensor], probe: Probe) ->
     the architecture did not pass every layer through the probe: better no answer than one that ignored the gates.
     """
     _check(network, len(next(iter(inputs.values()))), probe)
+    gone = removed(network)
+    if gone.any():
+        probe.alive = torch.from_numpy(~gone).to(network.device)
     outputs = network(**inputs, head_probe=probe)
     layers = network.config.num_hidden_layers
     if probe.first + probe.calls != layers:
@@ -180,6 +218,10 @@ def _check(network: PreTrainedModel, rows: int, probe: Probe) -> None:
             "There are {given} rows of gates for a batch of {rows}: give one row, or one for each text.",
             given=len(probe.gates),
             rows=rows,
+        )
+    if probe.replacement not in ("zero", "mean", "uniform"):
+        raise OptionError(
+            "There is no replacement {given}. Choose zero, mean or uniform.", given=str(probe.replacement)
         )
     if probe.replacement != "mean":
         return

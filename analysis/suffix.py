@@ -22,18 +22,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from analysis.anatomy import ANATOMIES, layers_of
 from analysis.probe import Contexts, Probe, run
 
-_BERT = ("attention.self.query", "attention.self.key", "attention.self.value")
-_PROJECTIONS = {  # by config.model_type: from a layer to what gives its queries, keys and values
-    "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
-    "camembert": _BERT,
-    "electra": _BERT,
-    "distilbert": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
-    "albert": tuple(f"albert_layers.0.attention.{name}" for name in ("query", "key", "value")),
-    "modernbert": ("attn.Wqkv",),
-}
-
 
 @dataclass(frozen=True, eq=False)
 class States:
@@ -71,7 +59,7 @@ def suffix_after_attention(network: PreTrainedModel, first: int) -> PreTrainedMo
     As `suffix`; the probe brings the contexts of that layer, see `analysis.probe.Probe.kept`.
     """
     layer, *rest = layers_of(network)[first:]
-    names = _PROJECTIONS[network.config.model_type]
+    names = ANATOMIES[network.config.model_type].inputs
     for name in names:
         layer = _with(layer, name, _Uncomputed(3 // len(names)))
     return _with_layers(suffix(network, first), [layer, *rest])

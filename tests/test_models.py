@@ -357,8 +357,8 @@ def test_a_decoder_is_refused(copied, values):
     assert "decoder" in refusal(copied(**values))
 
 
-def test_heads_pruned_by_transformers_4_are_refused(copied):
-    assert "heads pruned in layers 0, 2;" in refusal(copied(pruned_heads={"2": [1], "0": [0, 3]}))
+def test_a_record_of_pruned_heads_that_the_weights_do_not_fit_is_refused(copied):
+    assert "cannot be read" in refusal(copied(pruned_heads={"2": [1], "0": [0, 3]}))
 
 
 def test_an_empty_record_of_pruned_heads_is_no_obstacle(copied):
@@ -414,7 +414,9 @@ def test_opening_twice_gives_models_that_share_nothing(saved):
         ({"architectures": 5}, "cannot be read"),
         ({"architectures": [5]}, None),
         ({"architectures": "BertModel"}, None),
-        ({"pruned_heads": True}, "cannot be read"),
+        ({"pruned_heads": True}, "removed heads that it cannot have had"),
+        ({"pruned_heads": {"9": [0]}}, "removed heads that it cannot have had"),
+        ({"pruned_heads": {"0": [7]}}, "removed heads that it cannot have had"),
         ({"num_hidden_layers": 0}, "num_hidden_layers 0"),
         ({"num_attention_heads": 0}, "num_attention_heads 0"),
         ({"model_type": None}, "names no model_type"),
