@@ -126,7 +126,7 @@ def ablate(
     columns: Annotated[
         str, typer.Option(help="Names or numbers, with commas: texts, then grade or label.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="Of the split, of masked words and of the intervals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split, of masked words and of the intervals.")] = 0,
     precision: Annotated[str, typer.Option(help="full, or draft: twice as fast and less exact.")] = "full",
     device: DEVICE = "cpu",
     out: Annotated[Path | None, typer.Option(help="The run folder; else runs/<time>-<name>/.")] = None,
@@ -136,6 +136,8 @@ def ablate(
     from analysis import experiment, outcome, runs
     from analysis.models import open_model, quiet_libraries
 
+    if resume is not None and out is not None:
+        raise OptionError("A run that is resumed stays in its folder: give --resume or --out, not both.")
     options = experiment.Options(
         data=data,
         task=checked("task", task, experiment.TASKS),
@@ -174,7 +176,11 @@ def ablate(
             f"draft: changes off by at most {wrong.change:.6f}, predictions by {wrong.prediction:.6f}, on "
             f"{wrong.variants} variants x {wrong.examples} examples"
         )
-    typer.echo(f"beyond noise: {int((~found.noise).sum())} of {len(table)} · {run.folder}/result.csv")
+    undefined = int(table["delta"].isna().sum())
+    if undefined:
+        typer.echo(f"undefined for {undefined} of {len(table)}: all their predictions are equal")
+    clear = int((~found.noise & table["delta"].notna()).sum())
+    typer.echo(f"beyond noise: {clear} of {len(table)} · {run.folder}/result.csv")
 
 
 @app.command()
@@ -189,7 +195,7 @@ def importance(
     columns: Annotated[
         str, typer.Option(help="Names or numbers, with commas: texts, then grade or label.")
     ] = "",
-    seed: Annotated[int, typer.Option(help="Of the split and of masked words.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split and of masked words.")] = 0,
     device: DEVICE = "cpu",
 ) -> None:
     """Write the gradient score of every head: layer, head, importance, importance_normalised, signed."""

@@ -23,7 +23,7 @@ from analysis.maps import Head
 from analysis.messages import OptionError
 from analysis.models import Model
 from analysis.passes import Inputs, Passes, Reader, drafted
-from analysis.probe import Probe, Replacement, run
+from analysis.probe import Probe, Replacement, removed, run
 from analysis.suffix import suffix_after_attention
 
 TOKENS = 1024  # of a stacked batch, its padding included: what a processor's cache holds runs fastest
@@ -91,6 +91,7 @@ def units(
 
     Their order is always the same; ``skip`` leaves out so many from the start, which are there already.
     """
+    check_masks(model, masks)
     network = model.network if dtype == torch.float32 else drafted(model.network, dtype)
     passes = Passes(model, network, inputs, read, replacement, means, dtype)
     groups, batches = _plan(inputs, masks, tokens)
@@ -107,6 +108,19 @@ def units(
         else:
             values = passes.value_of(start)[None].expand(len(variants), -1, -1)
         yield Unit(variants, batch, values.cpu().numpy())
+
+
+def check_masks(model: Model, masks: np.ndarray) -> None:
+    """Raise OptionError unless ``masks`` say for each head of the model whether it is off."""
+    shape = (model.geometry.layers, model.geometry.heads)
+    if masks.dtype != bool or masks.ndim != 3 or masks.shape[1:] != shape:
+        raise OptionError(
+            "The masks are {dtype} of the shape {given}. Give booleans [variant, {layers}, {heads}].",
+            dtype=str(masks.dtype),
+            given=str(masks.shape),
+            layers=shape[0],
+            heads=shape[1],
+        )
 
 
 def count_units(
@@ -152,6 +166,7 @@ def mean_contexts(
     if not inputs:
         raise OptionError("There are no texts to take the mean contexts of. Give one at least.")
     geometry = model.geometry
+    there = ~torch.from_numpy(removed(model.network))
     sums = torch.zeros(geometry.layers, geometry.heads, geometry.head_dim, dtype=torch.float64)
 
     for batch in _batches(inputs, tokens):
@@ -159,7 +174,7 @@ def mean_contexts(
         real = padded["attention_mask"].bool()
 
         def add(layer: int, context: Tensor, _: Tensor | None, real: Tensor = real) -> None:
-            sums[layer] += context[real].double().sum(dim=0).cpu()
+            sums[layer, there[layer]] += context[real].double().sum(dim=0).cpu()
 
         run(model.network, padded, Probe(on_contexts=add))
     return (sums / sum(len(row["input_ids"]) for row in inputs)).float().numpy()

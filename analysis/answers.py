@@ -79,7 +79,12 @@ def distances(before: Answer, after: Answer) -> Floats:
     """Return [text] how far each embedding moved: 1 minus the cosine, 0 where nothing changed, up to 2."""
     assert before.embeddings is not None
     assert after.embeddings is not None
-    return np.maximum(1.0 - (before.embeddings * after.embeddings).sum(-1), 0.0)
+    return distance(before.embeddings, after.embeddings)
+
+
+def distance(one: Floats, other: Floats) -> Floats:
+    """Return 1 minus the cosine of vectors [..., width] of length 1 -> [...]: exactly 0 for equal ones."""
+    return np.square(one - other).sum(axis=-1) / 2
 
 
 def moved(before: AttentionMaps, after: AttentionMaps) -> Floats:

@@ -24,11 +24,15 @@ MOST_BYTES = 2**30  # of one text's maps; 24 x 16 heads at 512 tokens take 403 M
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text as the model reads it: the tokens, the tokenizer's own inputs, and what to know about it."""
+    """A text as the model reads it: the tokens, the tokenizer's own inputs, and what to know about it.
+
+    cut: how many tokens did not fit
+    """
 
     tokens: Tokens
     inputs: dict[str, list[int]]
     notes: tuple[Message, ...]
+    cut: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +135,8 @@ def encode(model: Model, text: Text) -> Encoded:
             "The tokenizer of {name} finds nothing to read in this text. Type a word.", name=model.name
         )
     inputs = {name: encoding[name] for name in input_names(model) if name in encoding}
-    return Encoded(tokens, inputs, _notes(model, tokens, whole - len(ids)))
+    cut = whole - len(ids)
+    return Encoded(tokens, inputs, _notes(model, tokens, cut), cut)
 
 
 def input_names(model: Model) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.messages import Message, message
-from analysis.texts import SAMPLES, FileError, Text, is_table, read_columns
+from analysis.texts import SAMPLES, FileError, Text, is_table, read_columns, whole_number
 
 COLUMNS = {  # how many columns a task reads: the texts, then what is to be found of them
     "similarity": (3,),
@@ -116,6 +116,13 @@ def split(data: Data, *, seed: int = 0, share: float = 0.5) -> tuple[Data, Data]
     """
     order = np.random.default_rng(seed).permutation(len(data))
     cut = round(len(data) * share)
+    if min(cut, len(data) - cut) < FEWEST:
+        raise FileError(
+            "{name} has {count} examples, too few to estimate on one half and report on the other. Give {fewest} at least.",
+            name=data.name,
+            count=len(data),
+            fewest=2 * FEWEST,
+        )
     return data.take(np.sort(order[:cut])), data.take(np.sort(order[cut:]))
 
 
@@ -130,7 +137,7 @@ def _grades(path: str, column: pd.Series) -> np.ndarray:
     if len(wrong):
         raise FileError(
             "Example {row} of {path} has the grade {grade}, which is no number. Give numbers such as 3.5.",
-            row=int(wrong[0]) + 1,
+            row=int(column.index[wrong[0]]) + 1,  # those with an empty cell are counted too
             path=path,
             grade=str(column.iloc[wrong[0]]),
         )
@@ -139,8 +146,11 @@ def _grades(path: str, column: pd.Series) -> np.ndarray:
 
 def _labelled(found: Data, column: pd.Series) -> Data:
     """Number the labels: by themselves where they are whole numbers, else in the order of the alphabet."""
-    names = sorted(
-        column.unique(), key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
-    )
+
+    def place(name: str) -> tuple[bool, int, str]:
+        number = whole_number(name)
+        return number is None, number or 0, name
+
+    names = sorted(column.unique(), key=place)
     numbers = {name: i for i, name in enumerate(names)}
     return replace(found, gold=column.map(numbers).to_numpy(dtype=np.int64), labels=tuple(names))

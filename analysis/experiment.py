@@ -155,9 +155,15 @@ def facts(experiment: Experiment, data: Data) -> dict[str, object]:
 
 def check_same(run: Run, experiment: Experiment, data: Data) -> None:
     """Raise RunError unless the run in a folder was of the same weights, data and options."""
-    for name, value in facts(experiment, data).items():
-        was = run.facts.get(name)
-        if name != "command" and was != _as_json(value):
+    wanted = facts(experiment, data)
+    asked, said = wanted.pop("options"), run.facts.get("options")
+    named: dict[str, tuple[object, object]] = {
+        name: (run.facts.get(name), _as_json(value)) for name, value in wanted.items() if name != "command"
+    }
+    if isinstance(asked, dict) and isinstance(said, dict):
+        named = {name: (said.get(name), _as_json(value)) for name, value in asked.items()} | named
+    for name, (was, value) in named.items():
+        if was != value:
             raise RunError(
                 "The run in {folder} had another {name} ({was}, now {now}). Bring it back, or start a new run.",
                 folder=str(run.folder),

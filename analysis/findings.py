@@ -108,7 +108,7 @@ def interval(replicates: np.ndarray) -> tuple[Floats, Floats]:
     """Return the ends of the 95% interval over replicates (axis 0), without those that counted no query."""
     if not np.isnan(replicates).any():
         low, high = np.percentile(replicates, INTERVAL, axis=0)
-        return low, high
+        return np.asarray(low), np.asarray(high)
     with np.errstate(invalid="ignore"):
         empty = np.isnan(replicates).all(axis=0)
         filled = np.where(empty, 0.0, replicates)

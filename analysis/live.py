@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from analysis.ablation import evaluate, single_heads
-from analysis.answers import Answer, Kind
+from analysis.answers import Answer, Kind, distance
 from analysis.capture import Captured, capture_outputs, encode
 from analysis.maps import AttentionMaps, Floats
 from analysis.models import Model
@@ -125,7 +125,7 @@ def _main_numbers(model: Model, whole: Answer, kept: Floats) -> Floats:
         return np.einsum("vw,vw->v", kept[:, 0], kept[:, 1], dtype=np.float64)
     if whole.kind == "embedding":
         assert whole.embeddings is not None
-        return np.maximum(1.0 - kept[:, 0] @ whole.embeddings[0], 0.0)
+        return distance(kept[:, 0], whole.embeddings[0])
     if whole.kind == "classes":
         chances = torch.softmax(torch.from_numpy(kept[:, 0]).float(), dim=-1).double().numpy()
         return chances[:, whole.values.argmax()]

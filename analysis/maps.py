@@ -7,6 +7,7 @@ sentence pair) turn maps into maps.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,9 +40,9 @@ def read_heads(text: str) -> list[Head]:
     found = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         numbers = part.split(".")
-        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+        if len(numbers) != 2 or not all(re.fullmatch(r"[0-9]{1,6}", number) for number in numbers):
             raise OptionError(
-                "{part} names no head. Write layer.head, such as 5.8, with commas between.", part=part
+                "{part} names no head. Write layer.head, such as 5.8, with commas between.", part=part[:40]
             )
         found.append(Head(int(numbers[0]), int(numbers[1])))
     return found

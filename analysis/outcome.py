@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.experiment import Experiment, predict
 from analysis.maps import Floats, Head, write_heads
 from analysis.problems import Predictions
+from analysis.runs import write_whole
 from analysis.significance import Changes, changes, contrasts
 from analysis.tokens import Ints
 
@@ -111,10 +112,10 @@ def best_by_layer(
     )
 
 
-def judge_plain(experiment: Experiment, predictions: Predictions, which: Ints) -> Floats:
-    """Return [variant] the change of the main score on some examples, without its interval."""
+def judge_plain(experiment: Experiment, predictions: Predictions, which: Ints, metric: int = 0) -> Floats:
+    """Return [variant] the change of a score on some examples, without its interval; the main one by default."""
     problem = experiment.problem
-    one = problem.metrics[0]
+    one = problem.metrics[metric]
     table = predictions[one.name][: 1 + experiment.reported][:, which]
     scores = one.score(table, None if problem.gold is None else problem.gold[which])
     return scores[1:] - scores[0]
@@ -134,9 +135,10 @@ def interactions(
     alone = {write_heads(mask): place for place, mask in enumerate(masks) if place > reported}
     table = predictions[problem.metrics[0].name]
     weights = np.zeros((reported, len(masks)))
-    for row, mask in enumerate(masks[1 : 1 + reported]):
+    both = [[alone[name] for name in write_heads(mask).split(",")] for mask in masks[1 : 1 + reported]]
+    for row, places in enumerate(both):
         weights[row, [0, 1 + row]] = 1.0
-        weights[row, [alone[name] for name in write_heads(mask).split(",")]] = -1.0
+        weights[row, places] = -1.0
     found = contrasts(
         problem.metrics[0],
         table,
@@ -146,12 +148,12 @@ def interactions(
         on_progress=on_progress,
     )
     scores = problem.metrics[0].score(table, problem.gold)
-    together = scores[1 : 1 + reported] - scores[0]
+    delta = scores - scores[0]
     return pd.DataFrame(
         {
             "heads": [write_heads(mask) for mask in masks[1 : 1 + reported]],
-            "together": together,
-            "apart": together - found.value,
+            "together": delta[1 : 1 + reported],
+            "apart": [delta[places].sum() for places in both],
             "beyond": found.value,
             "ci_low": found.low,
             "ci_high": found.high,
@@ -196,6 +198,6 @@ def draft_error(experiment: Experiment, predictions: Predictions) -> DraftError:
 
 
 def save(folder: Path, table: pd.DataFrame) -> None:
-    """Write the result into a run folder, as CSV and as Parquet."""
-    table.to_csv(folder / "result.csv", index=False)
-    table.to_parquet(folder / "result.parquet", index=False)
+    """Write the result into a run folder, as CSV and as Parquet. Raises RunError where it cannot be written."""
+    write_whole(folder / "result.csv", lambda path: table.to_csv(path, index=False))
+    write_whole(folder / "result.parquet", lambda path: table.to_parquet(path, index=False))

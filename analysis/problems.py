@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from analysis.ablation import Inputs, Reader
 from analysis.capture import encode
 from analysis.datasets import Data
 from analysis.maps import Floats
-from analysis.messages import Message
+from analysis.messages import Message, TextError, message
 from analysis.models import Model
 from analysis.scores import Metric
 
@@ -72,12 +72,43 @@ def base_of(model: Model) -> Model:
     return replace(model, network=model.network.base_model)
 
 
-def encoded(model: Model, texts: Sequence[Any]) -> tuple[list[Inputs], list[int]]:
-    """Return the inputs of texts, equal ones once, and for each text the place of its input."""
+class EncodedTexts(NamedTuple):
+    """Texts as a model reads them: the inputs, equal ones once; of each text the place of its input; what to know."""
+
+    inputs: list[Inputs]
+    places: list[int]
+    notes: tuple[Message, ...]
+
+
+def encoded(model: Model, texts: Sequence[Any]) -> EncodedTexts:
+    """Return texts as ``model`` reads them. Raises TextError, with its number, for one with nothing to read."""
     places: dict[Any, int] = {}
     inputs: list[Inputs] = []
-    for text in texts:
-        if text not in places:
-            places[text] = len(inputs)
-            inputs.append(encode(model, text).inputs)
-    return inputs, [places[text] for text in texts]
+    cut = 0
+    for number, text in enumerate(texts, start=1):
+        if text in places:
+            continue
+        places[text] = len(inputs)
+        try:
+            found = encode(model, text)
+        except TextError as error:
+            raise TextError(
+                "Text {number} of {count}: {why}", number=number, count=len(texts), why=str(error)
+            ) from error
+        inputs.append(found.inputs)
+        cut += found.cut > 0
+    notes = cut_note(model, cut, len(inputs))
+    return EncodedTexts(inputs, [places[text] for text in texts], notes)
+
+
+def cut_note(model: Model, cut: int, count: int) -> tuple[Message, ...]:
+    """Return a note on how many of ``count`` different texts did not fit into the model, if any."""
+    if not cut:
+        return ()
+    said = message(
+        "{cut} of {count} texts are cut to the {limit} tokens that this model can read.",
+        cut=cut,
+        count=count,
+        limit=model.geometry.max_tokens,
+    )
+    return (said,)

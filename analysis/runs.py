@@ -53,7 +53,7 @@ class Run:
                 file.flush()
                 os.fsync(file.fileno())
 
-        _write_whole(self._path(unit), write)
+        write_whole(self._path(unit), write)
 
     def read(self, unit: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Return a finished unit. Raises RunError where it is not what was written."""
@@ -96,7 +96,7 @@ def begin(folder: Path, facts: Mapping[str, object]) -> Run:
         **facts,
     }
     text = json.dumps(whole, indent=1, ensure_ascii=False)
-    _write_whole(folder / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(folder / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
     return Run(folder, json.loads(text))
 
 
@@ -114,9 +114,12 @@ def resume(folder: Path) -> Run:
             "The run.json of {folder} is damaged or of another version. Start the run anew.",
             folder=str(folder),
         ) from error
-    (folder / "units").mkdir(exist_ok=True)
-    for left in (folder / "units").glob("*.part"):
-        left.unlink()
+    try:
+        (folder / "units").mkdir(exist_ok=True)
+        for left in (folder / "units").glob("*.part"):
+            left.unlink()
+    except OSError as error:
+        raise _not_writable(folder / "units", error) from error
     return Run(folder, facts)
 
 
@@ -187,7 +190,8 @@ def hash_of_texts(*parts: object) -> str:
     ).hexdigest()
 
 
-def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` make a file beside ``path``, and put it there in one step. Raises RunError where that fails."""
     part = path.with_name(path.name + ".part")
     try:
         write(part)

@@ -23,6 +23,7 @@ CELLS = (
     3 * 2**20
 )  # numbers of [example, replicate] or [variant, example] at a time: 25 MB each, a few at once
 CONSTANT = 1e-12  # a variance below this share of the mean square is rounding
+ROUNDING = 1e-6  # and so is a spread of predictions below this share of the largest
 
 Numbers = npt.NDArray[np.floating] | npt.NDArray[np.integer]
 Compute = Callable[[Numbers, Numbers, Floats], Floats]
@@ -53,7 +54,8 @@ class Metric:
         gold: [example], not used by a metric of values
         counts: [replicate, example] whole numbers, how often each replicate counts each example
 
-        Equal to the metric on the examples repeated that often; NaN where it is not defined on them.
+        Equal to the metric on the examples repeated that often; NaN where it is not defined on them, or where all
+        predictions of a variant are the same but for rounding.
         """
         variants, examples = predictions.shape
         gold = np.zeros(examples) if gold is None else gold
@@ -66,6 +68,8 @@ class Metric:
                 for first in range(0, variants, step):
                     rows = slice(first, first + step)
                     scores[rows, start : start + step] = self.compute(predictions[rows], gold, part)
+        if self.spread:
+            scores[_one_value(predictions)] = np.nan
         return scores[:, 0] if counts is None else scores
 
 
@@ -84,26 +88,31 @@ def check(metric: Metric, predictions: Numbers, gold: Numbers | None) -> None:
                 predictions=len(predictions),
                 gold=0 if gold is None else len(gold),
             )
-        check_finite(gold)
+        check_gold(metric, gold)
     if len(predictions) < 2:
         raise HeadroomError(
             "There are {examples} examples to score; at least 2 are needed. Add examples.",
             examples=len(predictions),
         )
-    if metric.varied and gold is not None and np.all(gold == gold[0]):
-        raise HeadroomError(
-            "The gold value of all {examples} examples is {value}; {metric} needs at least two different ones. "
-            "Add other examples, or choose another metric.",
-            examples=len(gold),
-            value=gold[0].item(),
-            metric=metric.name,
-        )
-    if metric.spread and np.all(predictions == predictions[0]):
+    if metric.spread and _one_value(predictions):
         raise HeadroomError(
             "The model predicts {value} for all {examples} examples; {metric} needs at least two different "
             "predictions. Choose other examples, or another metric.",
             examples=len(predictions),
             value=predictions[0].item(),
+            metric=metric.name,
+        )
+
+
+def check_gold(metric: Metric, gold: Numbers) -> None:
+    """Raise HeadroomError where ``metric`` is not defined against this gold [example], whatever is predicted."""
+    check_finite(gold)
+    if metric.varied and len(gold) > 1 and np.all(gold == gold[0]):
+        raise HeadroomError(
+            "The gold value of all {examples} examples is {value}; {metric} needs at least two different ones. "
+            "Add other examples, or choose another metric.",
+            examples=len(gold),
+            value=gold[0].item(),
             metric=metric.name,
         )
 
@@ -117,6 +126,12 @@ def check_finite(values: Numbers) -> None:
             example=int(wrong[0, -1]) + 1,
             value=str(values[tuple(wrong[0])]),
         )
+
+
+def _one_value(predictions: Numbers) -> np.ndarray:
+    """Return [...] whether predictions [..., example] are all the same, but for rounding."""
+    spread = predictions.max(axis=-1) - predictions.min(axis=-1)
+    return np.asarray(spread <= ROUNDING * np.abs(predictions).max(axis=-1))
 
 
 def _mean(values: Numbers, gold: Numbers, counts: Floats) -> Floats:

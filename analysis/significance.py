@@ -134,14 +134,14 @@ def contrasts(
 ) -> Contrasts:
     """Return sums of the scores of several variants, each with its paired interval: such as A + B - C - D.
 
-    predictions: [variant, example]
+    predictions: [variant, example], first of the whole model
     weights: [contrast, variant], each row of sum 0, so that 0 means no difference
     gold, seed, on_progress: see `changes`
 
     What rounding leaves of equal scores is 0. Raises as `changes` does.
     """
-    for row in predictions:
-        check(metric, row, gold)
+    check(metric, predictions[0], gold)
+    check_finite(predictions)
     times = max(REPLICATES, PER_TEST * len(weights))
     value = _sums(weights, metric.score(predictions, gold)[:, None])[:, 0]
     parts = _replicates(metric, predictions, gold, times, seed, on_progress)
@@ -153,8 +153,13 @@ def contrasts(
 
 
 def _sums(weights: Floats, scores: Floats) -> Floats:
-    sums = weights @ scores
-    return np.where(np.abs(sums) <= EQUAL * (np.abs(weights) @ np.abs(scores)), 0.0, sums)
+    """Return [contrast, replicate]; a score that a contrast does not weigh has no part in it, even where it is NaN."""
+    found = np.empty((len(weights), scores.shape[1]))
+    for row, one in enumerate(weights):
+        counted = one != 0
+        total, size = one[counted] @ scores[counted], np.abs(one[counted]) @ np.abs(scores[counted])
+        found[row] = np.where(np.abs(total) <= EQUAL * size, 0.0, total)
+    return found
 
 
 def interval_of_score(
@@ -173,6 +178,14 @@ def interval_of_score(
     parts = _replicates(metric, predictions[None], gold, _checked(replicates), seed)
     low, high = interval(np.concatenate([part[0] for _, part in parts]))
     return float(metric.score(predictions[None], gold)[0]), float(low), float(high)
+
+
+def intervals_of_scores(
+    metric: Metric, predictions: Numbers, gold: Numbers | None = None, *, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """Return the ends of the 95% intervals [variant] of scores, each on the same draws; NaN where none is defined."""
+    parts = _replicates(metric, predictions, gold, REPLICATES, seed)
+    return interval(np.concatenate([part for _, part in parts], axis=1).T)
 
 
 def draws(examples: int, replicates: range, seed: int = 0) -> np.ndarray:

@@ -20,11 +20,12 @@ from analysis.ablation import Inputs, Reader, plain
 from analysis.capture import encode
 from analysis.datasets import Data
 from analysis.maps import Floats
-from analysis.messages import Message, OptionError, message
+from analysis.messages import OptionError, message
 from analysis.models import Model
 from analysis.problems import Predictions, Problem, Rows, Task, base_of, embed, encoded
-from analysis.scores import ACCURACY, MACRO_F1, MATTHEWS, MEAN, PEARSON, SPEARMAN
+from analysis.scores import ACCURACY, MACRO_F1, MATTHEWS, MEAN, PEARSON, SPEARMAN, check_gold
 from analysis.suffix import head_of
+from analysis.texts import whole_number
 
 WORDS = 5  # words of a text that are masked, one at a time
 
@@ -49,7 +50,8 @@ def set_up(task: Task, model: Model, data: Data, *, estimate: Data | None = None
 
 def _similarity(model: Model, data: Data) -> Problem:
     assert data.gold is not None
-    inputs, places = encoded(model, [side for text in data.texts for side in _sides(text)])
+    check_gold(SPEARMAN, data.gold)
+    inputs, places, notes = encoded(model, [side for text in data.texts for side in _sides(text)])
     examples = list(zip(places[::2], places[1::2], strict=True))
     gold, aim = data.gold, torch.from_numpy(_unit(data.gold)).float()
 
@@ -63,7 +65,17 @@ def _similarity(model: Model, data: Data) -> Problem:
         return ((first * second).sum(-1) - aim[list(which)].to(kept)) ** 2
 
     return Problem(
-        "similarity", base_of(model), data, inputs, examples, embed, (SPEARMAN, PEARSON), predict, gold, loss
+        "similarity",
+        base_of(model),
+        data,
+        inputs,
+        examples,
+        embed,
+        (SPEARMAN, PEARSON),
+        predict,
+        gold,
+        loss,
+        notes,
     )
 
 
@@ -85,20 +97,18 @@ def _unit(grades: np.ndarray) -> np.ndarray:
 
 def _classification(model: Model, data: Data, estimate: Data | None) -> Problem:
     assert data.gold is not None
-    if len(np.unique(data.gold)) < 2:
-        raise OptionError(
-            "All examples have the label {label}: there is nothing to tell apart. Give two labels at least.",
-            label=data.labels[int(data.gold[0])],
-        )
-    inputs, places = encoded(model, data.texts)
-    notes: tuple[Message, ...] = ()
+    classifies = model.readout.kind == "classification"
+    gold = _as_the_model(model, data) if classifies else data.gold
+    _check_classes(data, gold, estimate)
+    inputs, places, notes = encoded(model, data.texts)
     read: Reader
-    if model.readout.kind == "classification":
-        runs, read, gold = model, _logits, _as_the_model(model, data)
+    if classifies:
+        runs, read = model, _logits
     else:
-        runs, gold = base_of(model), data.gold
+        runs = base_of(model)
         read = _fitted(runs, data, estimate)
-        notes = (message("This checkpoint has no classifier: one is fitted on the other part of the data."),)
+        said = message("This checkpoint has no classifier: one is fitted on the other part of the data.")
+        notes = (said, *notes)
 
     def predict(kept: Floats, rows: Rows, _which: Sequence[int]) -> Predictions:
         classes = kept[:, [row[0] for row in rows]].argmax(-1)
@@ -114,19 +124,40 @@ def _classification(model: Model, data: Data, estimate: Data | None) -> Problem:
     return Problem("classification", runs, data, inputs, examples, read, metrics, predict, gold, loss, notes)
 
 
+def _check_classes(data: Data, gold: np.ndarray, estimate: Data | None) -> None:
+    """Raise OptionError where all examples that are reported on are of one class."""
+    assert data.gold is not None
+    if len(np.unique(gold)) > 1:
+        return
+    label = data.labels[int(data.gold[0])]
+    if estimate is not None and (estimate.gold != data.gold[0]).any():
+        raise OptionError(
+            "The part to report on has the label {label} only. Give more examples, or another seed.",
+            label=label,
+        )
+    raise OptionError(
+        "All examples have the label {label}: there is nothing to tell apart. Give two labels at least.",
+        label=label,
+    )
+
+
 def _logits(outputs: Any, _batch: dict[str, Tensor], _which: list[int]) -> Tensor:
     return outputs.logits
 
 
 def _as_the_model(model: Model, data: Data) -> np.ndarray:
-    """Return the gold as numbers of the model's classes: by name, or by number where the labels are numbers."""
+    """Return the gold as numbers of the model's classes: by name, or by number where the labels are numbers.
+
+    Names are compared as they are, and only then whatever their case, so that classes A and a stay two.
+    """
     assert data.gold is not None
-    ours = [name.casefold() for name in model.readout.labels]
-    named = [name.casefold() for name in data.labels]
-    if all(name in ours for name in named):
-        return np.array([ours.index(name) for name in named])[data.gold]
-    if all(name.isdigit() and int(name) < len(ours) for name in named):
-        return np.array([int(name) for name in named])[data.gold]
+    for alike in (str, str.casefold):
+        ours, named = ([alike(name) for name in names] for names in (model.readout.labels, data.labels))
+        if all(ours.count(name) == 1 for name in named):
+            return np.array([ours.index(name) for name in named])[data.gold]
+    numbers = [whole_number(name) for name in data.labels]
+    if all(number is not None and 0 <= number < len(ours) for number in numbers):
+        return np.array(numbers)[data.gold]
     raise OptionError(
         "The data has the labels {given}, but the classes of {name} are {wanted}. Name them so, or number them from 0.",
         given=", ".join(data.labels[:10]),
@@ -142,7 +173,7 @@ def _fitted(base: Model, data: Data, estimate: Data | None) -> Reader:
             "{name} has no classifier, and there is no other data to fit one on. Give a part to estimate on.",
             name=base.name,
         )
-    inputs, places = encoded(base, estimate.texts)
+    inputs, places, _notes = encoded(base, estimate.texts)
     geometry = base.geometry
     nothing_off = np.zeros((1, geometry.layers, geometry.heads), dtype=bool)
     kept = plain(base, inputs, embed, nothing_off)[0][places]
@@ -172,12 +203,17 @@ def _masked(model: Model, data: Data, seed: int) -> Problem:
             "{name} cannot fill in masked words: it has no head for them. Choose a masked language model.",
             name=model.name,
         )
+    random = np.random.default_rng(seed)
+    each = [_maskings(model, text, random) for text in data.texts]
+    whole = [i for i, masked in enumerate(each) if masked]  # a text may spell nothing but special tokens
+    left_out = len(data) - len(whole)
+    if not whole:
+        raise OptionError("None of the {count} texts has a word to mask. Give others.", count=left_out)
+    notes = (message("{count} texts without a word to mask are left out.", count=left_out),)
     inputs: list[Inputs] = []
     at: list[tuple[list[int], list[int]]] = []  # of each input the masked places and what stood there
     examples: list[tuple[int, ...]] = []
-    random = np.random.default_rng(seed)
-    for text in data.texts:
-        masked = list(_maskings(model, text, random))
+    for masked in (each[i] for i in whole):
         examples.append(tuple(range(len(inputs), len(inputs) + len(masked))))
         inputs += [one for one, _places, _ids in masked]
         at += [(places, ids) for _one, places, ids in masked]
@@ -207,7 +243,8 @@ def _masked(model: Model, data: Data, seed: int) -> Problem:
         return torch.stack([-kept[list(row), 0].mean() for row in rows])
 
     metrics = (replace(MEAN, name="pseudo_log_likelihood"), replace(MEAN, name="top_1"))
-    return Problem("masked", base_of(model), data, inputs, examples, read, metrics, predict, None, loss)
+    return Problem("masked", base_of(model), data.take(whole), inputs, examples, read, metrics, predict, None,
+                   loss, notes if left_out else ())  # fmt: skip
 
 
 def _maskings(
@@ -232,7 +269,7 @@ def _fidelity(model: Model, data: Data) -> Problem:
     """How close the output stays to the whole model's: the cosine of embeddings, or minus the divergence of classes."""
     has_classes = model.readout.kind == "classification"
     runs, read = (model, _logits) if has_classes else (base_of(model), embed)
-    inputs, places = encoded(model, data.texts)
+    inputs, places, notes = encoded(model, data.texts)
     geometry = model.geometry
     whole = plain(runs, inputs, read, np.zeros((1, geometry.layers, geometry.heads), dtype=bool))[0]
     close = _minus_divergence if has_classes else _cosine
@@ -244,7 +281,7 @@ def _fidelity(model: Model, data: Data) -> Problem:
 
     metrics = (replace(MEAN, name=name),)
     examples = [(place,) for place in places]
-    return Problem("fidelity", runs, data, inputs, examples, read, metrics, predict, None, None)
+    return Problem("fidelity", runs, data, inputs, examples, read, metrics, predict, None, None, notes)
 
 
 def _cosine(whole: Floats, kept: Floats) -> Floats:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,10 +77,13 @@ def is_table(path: str) -> bool:
 
 def columns_of(path: str, data: bytes) -> list[str]:
     """Return the names of the columns of a table. Raises FileError."""
-    names = [str(name) for name in _frame(path, data, header=True).columns]
-    if not names:
-        raise FileError("{path} holds no texts. Give one sentence a line at least.", path=path)
-    return names
+    return list(_frame(path, data, header=True).columns)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number that ``text`` spells, such as 7, -1 or 2.0, or None; of 18 digits at most."""
+    found = re.fullmatch(r"(-?[0-9]{1,18})(\.0*)?", text)
+    return int(found[1]) if found else None
 
 
 def read_file(path: str) -> bytes:
@@ -133,50 +138,45 @@ def _lines(path: str, data: bytes) -> list[str]:
 
 def _columns(path: str, columns: Sequence[str], data: bytes, by_number: bool | None) -> pd.DataFrame:
     if by_number is None:
-        by_number = bool(columns) and all(column.isdigit() for column in columns)
+        by_number = bool(columns) and all(column.isascii() and column.isdigit() for column in columns)
     frame = _frame(path, data, header=not by_number)
-    if not by_number:
-        frame.columns = frame.columns.map(str)
-    names = [int(column) if by_number else column for column in columns]
-    missing = [name for name in names if name not in frame.columns]
-    if not names or missing:
+    there = list(frame.columns)
+    asked = [column.lstrip("0") or "0" for column in columns] if by_number else list(columns)
+    missing = [name for name in asked if name not in there]
+    if not asked or missing:
         raise FileError(
             "{path} has the columns {there}; {asked}. Name the column of the texts (two for pairs).",
             path=path,
-            there=", ".join(map(str, frame.columns[:20])),
+            there=", ".join(there[:20]),
             asked=f"{missing[0]} is not among them" if missing else "none was named",
         )
-    taken = frame[names].fillna("")
-    for name in names:
-        odd = [
-            cell
-            for cell in taken[name]
-            if isinstance(cell, (bytes, bytearray, list, dict, tuple, set, np.ndarray))
-        ]
-        if odd:
-            raise FileError(
-                "The column {column} of {path} holds {kind}, not text. Name a column of texts.",
-                column=name,
-                path=path,
-                kind=type(odd[0]).__name__,
-            )
-    return taken.astype(str).apply(lambda column: column.str.strip())
+    taken = [_cells(path, name, frame.iloc[:, there.index(name)]) for name in asked]
+    return pd.DataFrame(dict(enumerate(taken)), dtype=object)
+
+
+def _cells(path: str, name: str, column: pd.Series) -> list[str]:
+    """Return the cells of a column as strings without outer blanks, the missing ones empty."""
+    odd = [
+        cell for cell in column if isinstance(cell, (bytes, bytearray, list, dict, tuple, set, np.ndarray))
+    ]
+    if odd:
+        raise FileError(
+            "The column {column} of {path} holds {kind}, not text. Name a column of texts.",
+            column=name,
+            path=path,
+            kind=type(odd[0]).__name__,
+        )
+    return ["" if pd.isna(cell) else str(cell).strip() for cell in column]
 
 
 def _frame(path: str, data: bytes, *, header: bool) -> pd.DataFrame:
+    """Return a table with its names without outer blanks, or numbered from 0. Raises FileError for an empty one."""
     suffix = Path(path).suffix.lower()
-    table = {"header": 0 if header else None, "dtype": str, "encoding": "utf-8-sig", "keep_default_na": False}
+    form = {".parquet": _parquet, ".jsonl": _json_lines}.get(suffix)
     try:
-        if suffix == ".parquet":
-            frame = pd.read_parquet(io.BytesIO(data))
-        elif suffix == ".jsonl":
-            frame = pd.read_json(io.BytesIO(data), lines=True, dtype=False)
-        elif suffix == ".tsv":
-            frame = pd.read_csv(io.BytesIO(data), sep="\t", quoting=csv.QUOTE_NONE, **table)
-        else:
-            frame = pd.read_csv(io.BytesIO(data), **table)
+        frame = form(data) if form else _separated(data, tabs=suffix == ".tsv", header=header)
     except pd.errors.EmptyDataError:
-        return pd.DataFrame()
+        frame = pd.DataFrame()
     except Exception as error:  # each format's reader has errors of its own: none may reach the reader raw
         raise FileError(
             "{path} cannot be read as {form}: {reason}. Save it again in that form.",
@@ -184,4 +184,38 @@ def _frame(path: str, data: bytes, *, header: bool) -> pd.DataFrame:
             form=suffix[1:].upper(),
             reason=first_line(error)[:160].rstrip("."),
         ) from error
-    return frame if header else frame.set_axis(range(frame.shape[1]), axis=1)
+    if not frame.shape[1]:
+        raise FileError("{path} holds no texts. Give one sentence a line at least.", path=path)
+    names = [str(name).strip() for name in frame.columns] if header else map(str, range(frame.shape[1]))
+    return frame.set_axis(list(names), axis=1)
+
+
+def _parquet(data: bytes) -> pd.DataFrame:
+    return pd.read_parquet(io.BytesIO(data), dtype_backend="numpy_nullable")  # a gap makes no 1 a 1.0
+
+
+def _json_lines(data: bytes) -> pd.DataFrame:
+    """Return a row a line; the values as they stand, as pandas' own reader rounds large numbers."""
+    rows = []
+    for number, line in enumerate(io.StringIO(data.decode("utf-8-sig"), newline=None), start=1):
+        if line.strip():
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} is no object")
+            rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _separated(data: bytes, *, tabs: bool, header: bool) -> pd.DataFrame:
+    form = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    frame = pd.read_csv(
+        io.BytesIO(data),
+        header=0 if header else None,
+        dtype=str,
+        encoding="utf-8-sig",
+        keep_default_na=False,
+        **form,
+    )
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first cells for names of rows
+        raise ValueError("its rows have more cells than its first line has names")
+    return frame

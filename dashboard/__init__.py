@@ -16,6 +16,14 @@ The rooms, from the script to the numbers:
     head_tables    its lists, tables, files and rules
     compare_texts  Compare: word laid over word
     compare_heads  Compare: over many texts
+    live_panels    the panels of Ablate live: switches, what is off, tables
+    live_pictures  its pictures: what the model says, where attention moved
+    ablation_controls  what the Ablation page is asked: task, data, protocol
+    ablation_panels    its answer in a sentence and its grids
+    ablation_pictures  all changes ranked, the layers, the pairs
+    ablation_views     importance, a measure, the positive control; tables and files
+    ablation_figures   changes in one figure
+    ablating       experiments as jobs, each with its folder
     tables         the numbers behind the pictures
     downloads      results -> files
     figures        maps -> Plotly figures, pure functions
@@ -30,6 +38,7 @@ The rooms, from the script to the numbers:
     jobs           long work in a thread: progress, cancel, result
     cache          the only place that caches: models, maps, tables
     state          how a session's choices change, into its link and from it
+    switched       which heads a session has switched off
     thresholds     the rules of the roles, as a session moved them
     keys           session keys, each named once, and what a link carries
     examples       the sentences to start from

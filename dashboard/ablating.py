@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -192,7 +193,8 @@ def keep_data(data: Data, task: str) -> Data:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
-            pd.DataFrame(columns).to_csv(part, index=False)
+            # Quoted, as a text may hold line ends; what no file in UTF-8 can hold becomes a question mark.
+            pd.DataFrame(columns).to_csv(part, index=False, quoting=csv.QUOTE_NONNUMERIC, errors="replace")
             os.replace(part, path)
         except OSError as error:
             raise HeadroomError(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.experiment import Options
     from analysis.models import Model
 
-OWN, ERROR = "data.own", "data.error"  # OWN holds the task and its data
+OWN, ERROR = "data.own", "data.error"  # OWN holds the task, its data and the columns of the copy
 PASTED = "pasted.tsv"
 
 
@@ -125,12 +125,14 @@ def options(data: Data, task: str) -> Options:
 
     own = st.session_state.get(OWN)
     is_own = own is not None and own[1] is data
+    which = st.session_state[keys.DATA.key]
+    which = which if (task, which) in SHIPPED else keys.DATA.default  # what another task has is kept for it
     name, revision, _device = cache.parts_of(sidebar.model_key())
     protocol = st.session_state[keys.PROTOCOL.key]
     return Options(
-        data=data.name if is_own else SAMPLE + st.session_state[keys.DATA.key],
+        data=data.name if is_own else SAMPLE + which,
         task=task,  # type: ignore[arg-type]
-        columns=ablating.columns_of(data.name) if is_own else (),
+        columns=own[2] if own is not None and is_own else (),
         model=name,
         revision=revision,
         protocol=protocol,
@@ -260,6 +262,7 @@ def _take(task: str, read: Callable[[], Data]) -> None:
         st.session_state[ERROR] = error.message
         return
     # As the copy says it, so that the shell reads the same.
-    again = read_data(data.name, task, ablating.columns_of(data.name))
-    st.session_state[OWN] = (task, replace(again, notes=data.notes))
+    columns = ablating.columns_of(data.name)
+    again = read_data(data.name, task, columns)
+    st.session_state[OWN] = (task, replace(again, notes=data.notes), columns)
     st.session_state[keys.DATA.key] = keys.OWN_DATA

@@ -189,13 +189,15 @@ def change_grid(view: View) -> None:
         metric_box(view.found)
     found = view.changes
     said = [note.split(": ", 1)[1] for note in notes_of(view)]
+    pale = " · " + _("smaller than noise")  # which the grid says of its pale cells itself
+    notes = [text.removesuffix(pale) for text in said]
     panels.head_grid(
         view.grid(found.delta),
         meaning=view.axis(),
         chosen=view.head,
         key="ablation.grid",
         scale=panels.Scale(most=panels.top_of(found.delta), differences=True),
-        notes=[said[a * heads : (a + 1) * heads] for a in range(layers)],
+        notes=[notes[a * heads : (a + 1) * heads] for a in range(layers)],
         pale=view.grid(found.noise),
     )
     what = {

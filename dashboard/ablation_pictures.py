@@ -47,12 +47,17 @@ def ranked_bars(view: View) -> list[Figure]:
             axis=view.axis(), count=len(names), worst=worst
         ),
     )
+    _say_intervals(view, view.axis())
+    return [(view.axis(), figure)]
+
+
+def _say_intervals(view: View, axis: str) -> None:
+    """Say what ranked bars show, and of what their intervals are."""
     st.caption(
         _(
             "{axis}, {under}, with 95% intervals (paired bootstrap, {replicates:,} replicates). Grey: smaller than noise."
-        ).format(axis=view.axis(), under=view.under(), replicates=found.replicates)
+        ).format(axis=axis, under=view.under(), replicates=view.changes.replicates)
     )
-    return [(view.axis(), figure)]
 
 
 def layers_picture(view: View) -> list[Figure]:
@@ -81,6 +86,7 @@ def layers_picture(view: View) -> list[Figure]:
             "Michel et al. 2019, table 2, but honest: each layer’s head was chosen on one random half of the examples, "
             "its change is of the other half, with its 95% interval."
         )
+        + f" {view.under()}."
     )
     return [(axis, figure)]
 
@@ -116,4 +122,5 @@ def pairs_picture(view: View) -> list[Figure]:
         config=CHART,
         alt=_("What each pair changes beyond the two heads alone, ranked."),
     )
+    _say_intervals(view, axis)
     return [(axis, figure)]

@@ -47,7 +47,8 @@ def importance_picture(view: View) -> list[Figure]:
     which = state.choose(keys.GRADIENT, _("Gradient score"), names, widget=st.selectbox, width=230)
     frame = found.importance.frame()
     x = frame[which].to_numpy(dtype=float)
-    delta = judge_plain(found.experiment, found.predictions, halves(found.experiment)[1])
+    metric = [one.name for one in found.experiment.problem.metrics].index(view.metric)
+    delta = judge_plain(found.experiment, found.predictions, halves(found.experiment)[1], metric)
     return _scatter(
         view,
         x,

@@ -132,7 +132,7 @@ def head_vectors(key: str, text: str, pair: str | None, head: Head) -> HeadVecto
     return head_vectors(_one_thread(key), text, pair, head)
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@st.cache_resource(max_entries=4, show_spinner=False)
 def answer(key: str, text: str, pair: str | None, off: bytes, shape: tuple[int, int]) -> Answer:
     """Return what a model says of a text with heads switched off; shared, never changed.
 
@@ -144,7 +144,19 @@ def answer(key: str, text: str, pair: str | None, off: bytes, shape: tuple[int, 
     model = _one_thread(key)
     assert isinstance(model, Model)
     mask = np.frombuffer(off, dtype=bool).reshape(shape)
-    return answer(model, text, pair, mask if mask.any() else None)
+    found = answer(model, text, pair, mask if mask.any() else None)
+    for one in found.maps:
+        one.weights.setflags(write=False)
+    return found
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def moved(key: str, text: str, pair: str | None, off: bytes, shape: tuple[int, int], side: int) -> np.ndarray:
+    """Return [layer, head] how far the attention of each head moved in one of the texts of `answer`."""
+    from analysis.answers import moved
+
+    before, after = (answer(key, text, pair, mask, shape) for mask in (bytes(len(off)), off))
+    return moved(before.maps[side], after.maps[side])
 
 
 @st.cache_data(max_entries=16, show_spinner=False)

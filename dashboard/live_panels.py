@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from analysis.answers import Answer, Line, moved
+from analysis.answers import Answer, Line
 from analysis.maps import Floats, Head
 from analysis.tokens import Bools
-from dashboard import keys, panels, state, switched
+from dashboard import cache, keys, panels, state, switched
 from dashboard.text import _
-
-if TYPE_CHECKING:
-    pass
-
-BEFORE, AFTER = "#8a8f98", "#0072b2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +22,7 @@ class View:
     """What the page looks at: what a model says with all heads on, and with those ``off`` [layer, head].
 
     effects: [layer, head] what each head alone would change, None where that was not tried
+    asked: the model and the text, as `cache.answer` was asked for them
     """
 
     before: Answer
@@ -35,6 +31,7 @@ class View:
     off: Bools
     head: Head
     effects: Floats | None
+    asked: tuple[str, str, str | None]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -45,6 +42,13 @@ class View:
     def side(self) -> int:
         """Which of two sentences that are read apart is looked at."""
         return int(len(self.before.maps) > 1 and st.session_state[keys.SIDE.key] == "second")
+
+    @cached_property
+    def moved(self) -> Floats:
+        """Return [layer, head] how far the attention of each head moved, see `analysis.answers.moved`."""
+        if not self.off.any():
+            return np.zeros(self.shape)
+        return cache.moved(*self.asked, self.off.tobytes(), self.shape, self.side)
 
 
 def number_names(kind: str) -> str:
@@ -64,13 +68,13 @@ def switches(view: View) -> None:
     layers, heads = view.shape
     head = view.head
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        state.number_box(_("Layer"), keys.LAYER, layers, head.layer, width=78)
-        state.number_box(_("Head"), keys.HEAD, heads, head.index, width=78)
+        both = partial(state.complete_head, head)
+        state.number_box(_("Layer"), keys.LAYER, layers, head.layer, width=78, on_keep=both)
+        state.number_box(_("Head"), keys.HEAD, heads, head.index, width=78, on_keep=both)
         is_off = bool(view.off[head.layer, head.index])
-        toggled = view.off.copy()
-        toggled[head.layer, head.index] = not is_off
         said = _("Switch {head} on") if is_off else _("Switch {head} off")
-        st.button(said.format(head=head), key="live.toggle", on_click=switched.switch, args=(toggled,))
+        turn = switched.turn_on if is_off else switched.turn_off
+        st.button(said.format(head=head), key="live.toggle", on_click=turn, args=(head, view.shape))
         st.button(
             _("Undo"),
             key="live.undo",
@@ -150,16 +154,17 @@ def say_off(view: View) -> None:
         )
 
 
-def line_name(line: Line) -> str:
-    """Return what a number is called among the others: by its class or guess, and the masked word it is for."""
-    return line.name if line.about < 2 else f"{line.about}: {line.name}"
+def line_names(lines: Sequence[Line]) -> list[str]:
+    """Return what the numbers are called: by class or guess, and the masked word they are for where several are."""
+    several = any(line.about > 1 for line in lines)
+    return [f"{line.about}: {line.name}" if several else line.name for line in lines]
 
 
 def said_table(view: View) -> pd.DataFrame:
     """Return what the model says, a row a number, before and after."""
     return pd.DataFrame(
         {
-            _("what"): [line_name(one) or number_names(view.before.kind) for one in view.lines],
+            _("what"): [name or number_names(view.before.kind) for name in line_names(view.lines)],
             _("before"): [one.before for one in view.lines],
             _("after"): [one.after for one in view.lines],
             _("change"): [one.after - one.before for one in view.lines],
@@ -169,7 +174,6 @@ def said_table(view: View) -> pd.DataFrame:
 
 def heads_table(view: View) -> pd.DataFrame:
     """Return a row a head: whether it is off, its effect alone, and how far its attention moved."""
-    values = moved(view.before.maps[view.side], view.after.maps[view.side])
     layer, head = np.indices(view.shape)
     table: dict[str, np.ndarray] = {
         _("layer"): layer.ravel(),
@@ -178,5 +182,5 @@ def heads_table(view: View) -> pd.DataFrame:
     }
     if view.effects is not None:
         table[_("change if off alone")] = view.effects.ravel().round(6)
-    table[_("attention moved (bits)")] = values.ravel().round(6)
+    table[_("attention moved (bits)")] = view.moved.ravel().round(6)
     return pd.DataFrame(table)

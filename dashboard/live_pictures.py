@@ -8,12 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from analysis.answers import Line, distances, moved
+from analysis.answers import Line, distances
 from analysis.maps import Floats, Head, in_units, strongest, with_specials
 from analysis.tokens import clip
 from dashboard import keys, panels, state
 from dashboard.figures import difference_map, head_map, literal
-from dashboard.live_panels import View, line_name, number_names
+from dashboard.live_panels import View, line_names, number_names
 from dashboard.naming import number
 from dashboard.pictures import CHART, Figure
 from dashboard.text import _, escape
@@ -53,7 +53,8 @@ def prediction(view: View) -> list[Figure]:
     figure = bars(view.lines)
     alt = _("What the model says, before and after: {lines}.").format(
         lines="; ".join(
-            f"{line_name(one)} {number(one.before)} → {number(one.after)}" for one in view.lines[:6]
+            f"{name} {number(one.before)} → {number(one.after)}"
+            for name, one in list(zip(line_names(view.lines), view.lines, strict=True))[:6]
         )
     )
     st.plotly_chart(figure, key="live.said", config=CHART, alt=alt)
@@ -62,10 +63,11 @@ def prediction(view: View) -> list[Figure]:
 
 def bars(lines: list[Line]) -> go.Figure:
     """Return the numbers before and after as bars beside each other, 0 to 1."""
-    names = [literal(clip(f"{one.about}: {one.name}" if one.about else one.name)) for one in lines]
+    names = [literal(clip(name)) for name in line_names(lines)]
+    places = [f"{i} {name}" for i, name in enumerate(names)]  # equal names are different guesses
     traces = [
         go.Bar(
-            y=names,
+            y=places,
             x=[getattr(one, side) for one in lines],
             orientation="h",
             name=title,
@@ -73,14 +75,22 @@ def bars(lines: list[Line]) -> go.Figure:
             text=[number(getattr(one, side)) for one in lines],
             textposition="outside",
             cliponaxis=False,
-            hovertemplate="%{y}: %{x:.4f}<extra>" + title + "</extra>",
+            customdata=names,
+            hovertemplate="%{customdata}: %{x:.4f}<extra>" + title + "</extra>",
         )
         for side, title, shade in (("after", _("after"), AFTER), ("before", _("before"), BEFORE))
     ]
     layout = {
         "barmode": "group",
         "xaxis": {"range": [0, 1.08], "ticks": "", "zeroline": False, "side": "top"},
-        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": names[::-1], "ticks": ""},
+        "yaxis": {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": places[::-1],
+            "tickvals": places,
+            "ticktext": names,
+            "ticks": "",
+        },
         "legend": {"orientation": "h", "traceorder": "reversed", "y": -0.02, "yanchor": "top"},
         "height": 76 + 36 * len(lines),
         "margin": {"l": 90, "r": 24, "t": 26, "b": 30},
@@ -92,7 +102,7 @@ def seen(view: View) -> tuple[Floats, Head, Head] | None:
     """Return how far the attention of each head moved, which moved most, and which is watched; None with all on."""
     if not view.off.any():
         return None
-    values = moved(view.before.maps[view.side], view.after.maps[view.side])
+    values = view.moved
     best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
     return values, best, state.watched(*view.shape) or best
 

@@ -126,11 +126,11 @@ def switch_grid(
                  for a in range(off.shape[0])]  # fmt: skip
     else:
         cells = _cells(values, meaning, scale)
-    for layer, head in np.argwhere(off):
+    places = [(int(layer), int(head)) for layer, head in np.argwhere(off)]
+    for layer, head in places:
         cells[layer][head] = Cell(
             fill="transparent", ink="inherit", text="", title=f"{Head(layer, head)}: {_('off')}", mark="off"
         )
-    places = [(int(layer), int(head)) for layer, head in np.argwhere(off)]
     outlined = (chosen.layer, chosen.index)
     switches(cells, off=places, chosen=outlined, label=meaning, key=key, on_switch=on_switch)
     if values is not None:

@@ -19,19 +19,24 @@ MOST_UNDO = 50
 
 
 def write(off: Bools) -> str | None:
-    """Return a mask [layer, head] as a link says it: its bits, row by row, as base64url; None where all are on."""
+    """Return a mask [layer, head] as a link says it: ``6x12.`` and its bits, row by row, as base64url.
+
+    None where all are on.
+    """
     if not off.any():
         return None
-    return base64.urlsafe_b64encode(np.packbits(off.ravel()).tobytes()).decode("ascii").rstrip("=")
+    bits = base64.urlsafe_b64encode(np.packbits(off.ravel()).tobytes()).decode("ascii").rstrip("=")
+    return _shape(*off.shape) + bits
 
 
 def read(text: str | None, layers: int, heads: int) -> Bools:
-    """Return the mask [layer, head] that a link says; all on where it says none of this many heads."""
+    """Return the mask [layer, head] that a link says; all on where it says none of this shape."""
     nothing = np.zeros((layers, heads), dtype=bool)
-    if not text or not re.fullmatch(r"[\w-]+", text, flags=re.ASCII):
+    said = (text or "").removeprefix(_shape(layers, heads))
+    if said == text or not re.fullmatch(r"[\w-]+", said, flags=re.ASCII):
         return nothing
     try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        packed = base64.urlsafe_b64decode(said + "=" * (-len(said) % 4))
     except binascii.Error:
         return nothing
     bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(bool)
@@ -40,8 +45,13 @@ def read(text: str | None, layers: int, heads: int) -> Bools:
     return bits[: layers * heads].reshape(layers, heads)
 
 
+def _shape(layers: int, heads: int) -> str:
+    """Return what a mask begins with: the bits alone would read as other heads in a model of another shape."""
+    return f"{layers}x{heads}."
+
+
 def of_session(layers: int, heads: int) -> Bools:
-    """Return the mask [layer, head] of the session; all on where it is of a model with another number of heads."""
+    """Return the mask [layer, head] of the session; all on where it is of a model of another shape."""
     return read(st.session_state[keys.OFF], layers, heads)
 
 
@@ -71,6 +81,20 @@ def press(head: At, off: Sequence[At], shape: tuple[int, int]) -> None:
     switch(mask)
 
 
+def turn_on(head: Head, shape: tuple[int, int]) -> None:
+    """Switch one head on, and leave all others."""
+    mask = of_session(*shape)
+    mask[head.layer, head.index] = False
+    switch(mask)
+
+
+def turn_off(head: Head, shape: tuple[int, int]) -> None:
+    """Switch one head off, beside those that are off already."""
+    mask = of_session(*shape)
+    mask[head.layer, head.index] = True
+    switch(mask)
+
+
 def only(head: Head, shape: tuple[int, int]) -> None:
     """Switch one head off, and all others on."""
     mask = np.zeros(shape, dtype=bool)
@@ -96,7 +120,9 @@ def can_undo() -> bool:
 
 
 def undo() -> None:
-    """Take the last switching back."""
+    """Take the last switching back; nothing where a second quick click finds nothing left."""
+    if not can_undo():
+        return
     state.acted()
     *past, last = st.session_state[keys.OFF_BEFORE]
     st.session_state[keys.OFF_BEFORE], st.session_state[keys.OFF] = tuple(past), last

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from analysis.models import Model
 
 ASKED = "ablation.asked"  # whether this session asked for an experiment already
-ERROR = "ablation.error"
+ERROR = "ablation.error"  # what was asked for and why it could not be started
 
 
 def finish() -> None:
@@ -74,7 +74,7 @@ def run_button(options: ablating.Options, data: Data) -> jobs.Job | None:
         try:
             ablating.start(options, data, sidebar.model_key())
         except HeadroomError as error:
-            st.session_state[ERROR] = error.message
+            st.session_state[ERROR] = options, error.message
 
     busy = job is not None and job.state in ("done", "running", "waiting")
     st.button(_("Run"), key="ablation.run", type="primary", on_click=run, disabled=busy)
@@ -87,8 +87,8 @@ def run_button(options: ablating.Options, data: Data) -> jobs.Job | None:
 def waiting(job: jobs.Job | None, options: ablating.Options, shape: tuple[int, int]) -> None:
     """Draw what is there before a result: what to do, how far it is, or what went wrong; and the heads of a set."""
     error = st.session_state.get(ERROR)
-    if error is not None:
-        st.error(say_markdown(error))
+    if error is not None and error[0] == options:
+        st.error(say_markdown(error[1]))
     if job is not None:
         ablation_views.say_job(job)
     if options.protocol in ("set", "pairs"):

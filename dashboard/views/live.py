@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
@@ -14,6 +15,9 @@ from dashboard import cache, inputs, keys, live_panels, live_pictures, panels, s
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.pictures import Figure
 from dashboard.text import _, say_markdown
+
+if TYPE_CHECKING:
+    from analysis.models import Model
 
 MOST_TRIED = 12_000  # heads times tokens: up to here every head is tried alone at each new text
 LINK = keys.PAGE_LINKS["live"]
@@ -65,19 +69,28 @@ def open_view() -> live_panels.View:
         raise state.PageEnd from error
     for note in {str(note): note for maps in before.maps for note in maps.notes}.values():
         st.caption(say_markdown(note))
-    if model.readout.kind == "masked" and before.kind != "guesses":
+    mask = model.tokenizer.mask_token
+    if model.readout.kind == "masked" and before.kind != "guesses" and mask is not None:
         st.caption(
             _("Write {mask} in place of a word, and the model’s guesses for it are shown.").format(
-                mask=f"`{model.tokenizer.mask_token}`"
+                mask=f"`{mask}`"
             )
         )
-    said = lines(before, after, lambda piece: str(model.tokenizer.decode([piece])).strip())
-    return live_panels.View(before, after, said, off, _head(shape, effects), effects)
+    said = lines(before, after, partial(_spell, model))
+    return live_panels.View(before, after, said, off, _head(shape, effects), effects, asked)
+
+
+def _spell(model: Model, piece: int) -> str:
+    """Return how a guess reads; a blank, or a part of a letter, by its name in the vocabulary."""
+    with model.tokenizing:
+        read = str(model.tokenizer.decode([piece])).strip()
+        return read if read.strip("\ufffd") else str(model.tokenizer.convert_ids_to_tokens(piece))
 
 
 def _head(shape: tuple[int, int], effects: object) -> Head:
     """Return the chosen head; until one is, the one that changes most alone."""
-    if st.session_state[keys.LAYER] is None and isinstance(effects, np.ndarray):
+    chosen = [st.session_state[key] for key in (keys.LAYER, keys.HEAD)]
+    if chosen == [None, None] and isinstance(effects, np.ndarray):
         return Head(*(int(i) for i in divmod(int(np.abs(effects).argmax()), shape[1])))
     return state.chosen_head(*shape)
 

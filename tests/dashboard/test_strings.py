@@ -523,6 +523,7 @@ NOT_SHOWN = {
     "key", "width", "height", "icon", "mime", "type", "on_change", "on_click", "on_select", "selection_mode", "url_path",
     "gap", "vertical_alignment", "horizontal_alignment", "autocomplete", "layout", "page_icon", "file_name", "css", "js",
     "bind", "format", "border", "show_spinner", "html", "placeholder", "config", "label_visibility", "default",
+    "language",
 }  # fmt: skip
 NO_DISPLAY = {
     "form",
