@@ -51,11 +51,17 @@ that a screen exists (``tests/test_house.py`` holds both).
     fisher        which heads go by their Fisher information, rearranged within a layer
     pruning       in which order heads go, and the curve of the score against heads left
     curves        the score along such an order, and how many heads can go
+    trial         orders on one part of the data, their curves on the other
+    checks        that a smaller network says what the masked one says
+    latency       how long a whole and a smaller network take, in turn
     saving        a smaller model as a folder, with its card
     onnx_file     a network as an ONNX file, checked against torch
     live          what a model says of one text, with some heads off
     control       a network whose heads are known, as it was set by hand: what ablation should find
     roles         what a head is for, by written rules
     export        maps and tables -> files
+    shell         what the verbs of the shell have in common
+    shell_ablate  ablate, importance
+    shell_prune   prune, shrink
     __main__      the same from a shell
 """

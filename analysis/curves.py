@@ -12,7 +12,7 @@ from analysis.maps import Floats, write_heads
 from analysis.messages import OptionError
 from analysis.problems import Problem
 from analysis.pruning import Path, Report, predictions_of
-from analysis.significance import Changes, changes, intervals_of_scores
+from analysis.significance import Changes, changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,9 @@ def curve(path: Path, problem: Problem, *, seed: int = 0, report: Report | None 
         seed=seed,
         can_only_fall=problem.task == "fidelity",
     )
-    low, high = intervals_of_scores(metric, table, problem.gold, seed=seed)
     scores = np.concatenate([[found.score], found.scores])
+    low = np.concatenate([found.score_ends[:1], found.scores_low])
+    high = np.concatenate([found.score_ends[1:], found.scores_high])
     return Curve(path, metric.name, found.score, scores, low, high, found)
 
 

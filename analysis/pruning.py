@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -78,11 +79,13 @@ def path(
     limits: Limits = Limits(),
     *,
     seed: int = 0,
+    normalised: bool = True,
     report: Report | None = None,
 ) -> Path:
     """Return the order in which heads go, estimated on the data of ``problem``.
 
     seed: of the order "random"
+    normalised: whether importance is divided by the length of its layer, as Michel et al. do (section 4.1)
     report: called with the share that is done, 0 to 1; what it raises ends the work
 
     Raises OptionError for an order that the task does not have, and for limits that leave nothing to remove.
@@ -99,10 +102,10 @@ def path(
     if order == "fisher":
         scores = importance(problem, on_progress=lambda done: tell(done / len(problem.examples)))
         return Path(order, seed, fisher_masks(scores.each, counts, gone, limits.keep, limits.protected))
-    stepwise = {"importance": _importance_now, "greedy": _losses_now}.get(order)
-    if stepwise is not None:
-        return Path(order, seed, _step_by_step(stepwise, problem, counts, limits, tell))
-    scores_once = _scores(order, problem, seed, tell)
+    if order in ("importance", "greedy"):
+        anew = partial(_importance_now, normalised=normalised) if order == "importance" else _losses_now
+        return Path(order, seed, _step_by_step(anew, problem, counts, limits, tell))
+    scores_once = _scores(order, problem, seed, normalised, tell)
     masks = [np.zeros_like(gone)]
     for count in counts[1:]:
         masks.append(remove_lowest(scores_once, masks[-1], count, gone, limits))
@@ -168,9 +171,11 @@ def _step_by_step(
     return np.stack(masks)
 
 
-def _importance_now(problem: Problem, mask: Bools) -> Floats:
-    """Return the importance normalised in each layer, of the heads that are left: what is gone has no part in it."""
+def _importance_now(problem: Problem, mask: Bools, *, normalised: bool) -> Floats:
+    """Return the importance of the heads that are left; what is gone has no part in the length of its layer."""
     found = importance(problem, off=mask)
+    if not normalised:
+        return found.absolute
     there = ~mask & ~problem.model.gone
     return normalise(np.where(there, found.absolute, 0.0))
 
@@ -186,7 +191,7 @@ def _losses_now(problem: Problem, mask: Bools) -> Floats:
     return np.nan_to_num(losses, nan=np.inf).reshape(shape)
 
 
-def _scores(order: Order, problem: Problem, seed: int, tell: Report) -> Floats:
+def _scores(order: Order, problem: Problem, seed: int, normalised: bool, tell: Report) -> Floats:
     """Return the scores [layer, head] of an order that is estimated once; the lowest go first."""
     gone = problem.model.gone
 
@@ -201,7 +206,9 @@ def _scores(order: Order, problem: Problem, seed: int, tell: Report) -> Floats:
         measured = summarise(problem.model, problem.data.texts, on_progress=told)
         return -np.nan_to_num(measured.table("entropy_normalised"), nan=-np.inf)
     found = importance(problem, on_progress=told)
-    return found.normalised if order == "importance-once" else -found.signed
+    if order == "signed":  # what removing it costs, to first order
+        return -found.signed
+    return found.normalised if normalised else found.absolute
 
 
 def _main_scores(problem: Problem, masks: np.ndarray) -> Floats:

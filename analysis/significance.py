@@ -33,6 +33,7 @@ class Changes:
     """How the score of each variant differs from the whole model's.
 
     score, scores: of the whole model, and [variant] of each variant
+    score_ends, scores_low, scores_high: the ends of their 95% intervals over examples, on the same draws
     delta, low, high: [variant] score of the variant minus the whole's, negative is worse, and the ends of its 95%
         interval; NaN where the metric is not defined for a variant's predictions
     p, q: [variant] two-sided, before and after the correction; NaN where a change can go one way only
@@ -44,7 +45,10 @@ class Changes:
 
     metric: str
     score: float
+    score_ends: tuple[float, float]
     scores: Floats
+    scores_low: Floats
+    scores_high: Floats
     delta: Floats
     low: Floats
     high: Floats
@@ -87,9 +91,13 @@ def changes(
     together = np.concatenate([whole[None], ablated[moved]])
     plain = metric.score(together, gold)
     found = np.zeros((variants, times))  # deltas [variant, replicate]
-    if moved.any():
-        for start, part in _replicates(metric, together, gold, times, seed, on_progress):
-            found[moved, start : start + part.shape[1]] = _differences(part)
+    drawn = np.empty((len(together), times))  # scores [whole and moved variants, replicate]
+    for start, part in _replicates(metric, together, gold, times, seed, on_progress):
+        drawn[:, start : start + part.shape[1]] = part
+        found[moved, start : start + part.shape[1]] = _differences(part)
+    ends = np.array(interval(drawn.T))  # [end, whole and moved variants]
+    each = np.repeat(ends[:, :1], variants, axis=1)
+    each[:, moved] = ends[:, 1:]
     scores = np.full(variants, plain[0])
     scores[moved] = plain[1:]
     low, high = interval(found.T)
@@ -98,7 +106,10 @@ def changes(
     return Changes(
         metric=metric.name,
         score=float(plain[0]),
+        score_ends=(float(ends[0, 0]), float(ends[1, 0])),
         scores=scores,
+        scores_low=each[0],
+        scores_high=each[1],
         delta=scores - plain[0],
         low=low,
         high=high,
@@ -178,14 +189,6 @@ def interval_of_score(
     parts = _replicates(metric, predictions[None], gold, _checked(replicates), seed)
     low, high = interval(np.concatenate([part[0] for _, part in parts]))
     return float(metric.score(predictions[None], gold)[0]), float(low), float(high)
-
-
-def intervals_of_scores(
-    metric: Metric, predictions: Numbers, gold: Numbers | None = None, *, seed: int = 0
-) -> tuple[Floats, Floats]:
-    """Return the ends of the 95% intervals [variant] of scores, each on the same draws; NaN where none is defined."""
-    parts = _replicates(metric, predictions, gold, REPLICATES, seed)
-    return interval(np.concatenate([part for _, part in parts], axis=1).T)
 
 
 def draws(examples: int, replicates: range, seed: int = 0) -> np.ndarray:
