@@ -37,7 +37,7 @@ class Options:
     columns: tuple[str, ...] = ()
     model: str = "bundled"
     revision: str | None = None
-    orders: tuple[Order, ...] = ("importance", "random")
+    orders: tuple[Order, ...] = ("fisher", "random")
     seeds: int = 20
     limits: Limits = field(default_factory=Limits)
     normalised: bool = True

@@ -23,6 +23,10 @@ The rooms, from the script to the numbers:
     ablation_pictures  all changes ranked, the layers, the pairs
     ablation_views     importance, a measure, the positive control; tables and files
     ablation_figures   changes in one figure
+    pruning_panels     orders, limits, the curves, the slider along one
+    pruning_model      the smaller model: checked, timed, saved, opened
+    pruning_figures    curves in one figure
+    pruning_jobs   curves and smaller models as jobs
     ablating       experiments as jobs, each with its folder
     tables         the numbers behind the pictures
     downloads      results -> files

@@ -25,12 +25,13 @@ pages = {
     "compare": st.Page(VIEWS / "compare.py", title=_("Compare"), url_path="compare"),
     "live": st.Page(VIEWS / "live.py", title=_("Ablate live"), url_path="live"),
     "ablation": st.Page(VIEWS / "ablation.py", title=_("Ablation"), url_path="ablation"),
+    "pruning": st.Page(VIEWS / "pruning.py", title=_("Pruning"), url_path="pruning"),
 }
 page = st.navigation(
     {
         "": [pages["home"]],
         _("Look"): [pages["attention"], pages["heads"], pages["compare"]],
-        _("Switch off"): [pages["live"], pages["ablation"]],
+        _("Switch off"): [pages["live"], pages["ablation"], pages["pruning"]],
     }
 )
 state.start(page.url_path)

@@ -13,7 +13,12 @@ from analysis.maps import Head
 
 LAYER, HEAD = "layer", "head"
 LAYER_B, HEAD_B = "layer2", "head2"
-NUMBERS = (LAYER, HEAD, LAYER_B, HEAD_B)  # None until chosen
+SEEDS, KEEP, ALONG = (
+    "seeds",
+    "keep",
+    "along",
+)  # random orders; heads that each layer keeps; heads gone on the slider
+NUMBERS = (LAYER, HEAD, LAYER_B, HEAD_B, SEEDS, KEEP, ALONG)  # None until chosen
 TEXT, PAIR, EXAMPLE = "text", "pair", "example"
 LINES = "lines"  # places of the queries whose lines are drawn, [] for all, None for the one query
 WITH = "with"  # further heads whose lines are drawn: layer.head, a comma between
@@ -93,6 +98,13 @@ METRIC = Choice(
 )
 AGAINST = Choice("against", ("ranked", "importance", "measure", "control"))
 GRADIENT = Choice("gradient", ("importance", "importance_normalised", "signed"))
+ORDERS = "orders"  # the orders of removal that are drawn, with commas between, or None for the first ones
+FIRST_ORDERS = ("fisher", "random")
+FIRST_SEEDS = 5
+STEP = Choice("step", ("0.1", "0.05", "0.25", "0"))  # share of the heads that goes at a step; 0 for one head
+PROTECT = "protect"  # heads that never go, as layer.head with commas between
+LOSS = Choice("loss", ("0.02", "0.01", "0.005", "0.05", "0"))  # of score, that is allowed
+ORDER = "order"  # the order that the slider goes along, or None for the best
 SIDE = Choice("side", ("first", "second"))  # of two sentences that are read apart
 CHOICES = (
     TASK,
@@ -103,6 +115,8 @@ CHOICES = (
     METRIC,
     AGAINST,
     GRADIENT,
+    STEP,
+    LOSS,
     SIDE,
     COMPARE,
     PICTURE,
@@ -128,6 +142,12 @@ LINK_NAMES = (
     OFF,
     WATCH,
     SET,
+    ORDERS,
+    ORDER,
+    PROTECT,
+    SEEDS,
+    KEEP,
+    ALONG,
     RULES,
     EXAMPLE,
     MINIMAL,
@@ -169,6 +189,17 @@ PAGE_LINKS: dict[str, tuple[str, ...]] = {
         LAYER,
         HEAD,
         SET,
+    ),
+    "pruning": (
+        *(choice.key for choice in (TASK, DATA, STEP, LOSS)),
+        LAYER,
+        HEAD,
+        ORDERS,
+        ORDER,
+        PROTECT,
+        SEEDS,
+        KEEP,
+        ALONG,
     ),
     "compare": (
         *(

@@ -112,6 +112,21 @@ def metric_name(name: str) -> str:
     return names[name]
 
 
+def order_name(name: str) -> str:
+    """Return what an order of removal is called."""
+    names = {
+        "importance": _("importance, each step"),
+        "importance-once": _("importance, once"),
+        "signed": _("signed importance"),
+        "ablation": _("ablation, once"),
+        "greedy": _("ablation, each step"),
+        "fisher": _("Fisher"),
+        "entropy": _("entropy"),
+        "random": _("random"),
+    }
+    return names[name]
+
+
 def gradient_name(name: str) -> str:
     """Return what a gradient score is called."""
     names = {

@@ -137,6 +137,25 @@ def switch_grid(
         _scale(scale)
 
 
+def gone_grid(
+    gone: Bools, *, meaning: str, key: str, chosen: Head | None = None, on_choose: Callable[[int, int], None]
+) -> None:
+    """Draw the grid of heads with those that are ``gone`` [layer, head] hatched."""
+    there = Cell(fill="rgba(128,140,160,0.35)", ink="inherit", text="", title="")
+    away = replace(there, fill="transparent", mark="off")
+    cells = [
+        [
+            replace(away, title=f"{Head(a, b)}: {_('removed')}")
+            if one
+            else replace(there, title=f"{Head(a, b)}: {_('there')}")
+            for b, one in enumerate(row)
+        ]
+        for a, row in enumerate(gone)
+    ]
+    outlined = None if chosen is None else (chosen.layer, chosen.index)
+    grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
+
+
 def _cells(
     values: Floats,
     meaning: str,

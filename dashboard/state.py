@@ -56,7 +56,11 @@ def _read_link(names: Sequence[str]) -> None:
         st.session_state[choice.key] = asked if asked in choice.options else choice.default
     for key in (key for key in keys.NUMBERS if key in names):
         st.session_state[key] = _number(st.query_params.get(key), 0, 10_000)
-    for key in (key for key in (keys.WITH, keys.OFF, keys.WATCH, keys.SET) if key in names):
+    for key in (
+        key
+        for key in (keys.WITH, keys.OFF, keys.WATCH, keys.SET, keys.ORDERS, keys.ORDER, keys.PROTECT)
+        if key in names
+    ):
         st.session_state[key] = (st.query_params.get(key) or "")[:LONGEST] or None
     if keys.RULES in names:
         st.session_state[keys.RULES] = thresholds.read(st.query_params.get(keys.RULES))
