@@ -8,7 +8,7 @@ from analysis.maps import Head
 from analysis.messages import HeadroomError
 from analysis.statistics import describe, row_entropy
 from analysis.tokens import clip
-from dashboard import downloads, inputs, keys, lenses, panels, pictures, sidebar, state, tables
+from dashboard import downloads, inputs, keys, lenses, panels, pictures, sidebar, state, switched, tables
 from dashboard.reading import Reading, query_and_key, read
 from dashboard.text import _, escape, isolate, language, say_markdown
 
@@ -134,6 +134,19 @@ def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
     st.caption(note)
 
 
+def switch_off(reading: Reading, head: Head) -> None:
+    """Offer to switch the head off on this text, and go there."""
+    if st.button(
+        _("Switch {head} off and see what changes").format(head=head),
+        key="attention.off",
+        icon=":material/arrow_forward:",
+        type="tertiary",
+    ):
+        state.choose_head(head.layer, head.index)
+        switched.only(head, (reading.maps.layers, reading.maps.heads))
+        st.switch_page("views/live.py")
+
+
 panels.title(_("Attention"), _("What does this head do with my sentence?"))
 inputs.sentences()
 reading = open_reading()
@@ -166,6 +179,8 @@ else:
 with st.container(horizontal=True, gap="large"):
     with st.container(width=480):
         head_controls(reading, head, query, key)
+        if has_pieces:  # the toy says nothing that could change
+            switch_off(reading, head)
     with st.container(width="stretch"):
         with st.container(horizontal=True):
             view = pictures.view_controls()

@@ -24,7 +24,7 @@ def go_to(layer: int, head: int) -> None:
 if st.session_state.pop("home.go", False):
     st.switch_page(ATTENTION_PAGE)
 
-panels.title("Headroom", _("What does each attention head of a real model do?"))
+panels.title("Headroom", _("What does each attention head do, and how many can the model do without?"))
 example = EXAMPLES[0]
 slot = st.empty()
 if not sidebar.is_ready():
@@ -71,6 +71,16 @@ with slot.container(horizontal=True, gap="large"):
                 if st.button(escape(text), key=f"home.example.{number}", icon=":material/arrow_forward:"):
                     state.take_example(number)
                     st.switch_page(ATTENTION_PAGE)
+        st.markdown(_("**Or with a question**"))
+        with st.container(gap="xxsmall"):
+            for page, question in (
+                ("heads", _("What is each head for?")),
+                ("compare", _("What changes between two sentences, heads or models?")),
+                ("live", _("What happens if I switch this head off?")),
+                ("ablation", _("Which heads matter, beyond noise?")),
+                ("pruning", _("How many heads can go?")),
+            ):
+                st.page_link(f"views/{page}.py", label=question, icon=":material/arrow_forward:")
         st.markdown(
             _(
                 "Or choose another model on the left: a **toy** whose attention is written out by hand, a model "

@@ -1,7 +1,8 @@
 """An exact sweep over single heads, three ways, on the bundled model, one thread.
 
 (a) as published scripts do it (run_bertology, Michel's code): a whole pass for each head, every text padded to 128
-tokens, 32 texts a batch; (b) the same loop over batches of similar length, at the best size of a few; (c) `evaluate`.
+tokens, 32 texts a batch; (b) the same loop over batches of similar length, at the best size of a few; (c) `evaluate`;
+(d) the same as a draft in bfloat16, where the processor has it.
 The ways run in turn, so that a machine whose speed drifts slows them alike; times are of the processor, and a ratio
 is the median of the ratios within each turn. Of (a) one head is timed and of (b) one of each layer, and scaled to
 all: every head takes the same time there. Then the peak of memory of each, in a process of its own.
@@ -46,8 +47,8 @@ def main() -> None:
     masks = single_heads(6, 12)
     tokens = sum(len(row["input_ids"]) for row in inputs)
     print(f"{len(inputs)} texts of {tokens / len(inputs):.1f} tokens, 72 heads; processor seconds a sweep")
-    times: dict[str, list[float]] = {"a": [], "c": []} | {f"b {size}": [] for size in SIZES}
-    difference = 0.0
+    times: dict[str, list[float]] = {"a": [], "c": [], "d": []} | {f"b {size}": [] for size in SIZES}
+    difference = wrong = 0.0
     evaluate(model, inputs[:20], read, masks)  # warms up
     for turn in range(TURNS):
         some = masks[turn * 4 :: 12]  # a head of each layer
@@ -59,9 +60,13 @@ def main() -> None:
             loops.append(values)
         took, exact = timed(lambda: evaluate(model, inputs, read, masks))
         times["c"].append(took)
+        took, draft = timed(lambda: evaluate(model, inputs, read, masks, dtype=torch.bfloat16))
+        times["d"].append(took)
+        wrong = max(wrong, float(np.abs(exact - draft).max()))
         difference = max(difference, *(float(np.abs(exact[turn * 4 :: 12] - b).max()) for b in loops))
         print(" ".join(f"  ({way}) {taken[-1]:.1f}" for way, taken in times.items()), flush=True)
     report(times, difference)
+    print(f"largest difference between (c) and the draft (d): {wrong:.1e}")
     print(f"(c) in products of matrices: {products(model, inputs[:60], masks):.0%} of its time")
     for way in ("nothing", "a", "b", "c"):
         command = [sys.executable, "-c", f"from tests.bench.ablation import peak_of; peak_of('{way}')"]
@@ -74,6 +79,8 @@ def report(times: dict[str, list[float]], difference: float) -> None:
     for way in ("a", best):
         ratio = statistics.median(t / c for t, c in zip(times[way], times["c"], strict=True))
         print(f"({way}) / (c, {TOKENS} tokens) = {ratio:.2f}")
+    faster = statistics.median(c / d for c, d in zip(times["c"], times["d"], strict=True))
+    print(f"(c) / (d, draft) = {faster:.2f}")
     print(f"largest difference between (b) and (c): {difference:.1e}")
 
 
