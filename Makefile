@@ -15,7 +15,7 @@ run: $(VENV)/.run
 	$(BIN)/python -m streamlit run dashboard/app.py --server.port $(PORT)
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -36,6 +36,6 @@ $(VENV)/.run: requirements.txt | $(BIN)/python
 	$(PIP) -r requirements.txt
 	@touch $@
 
-$(VENV)/.dev: requirements.txt requirements-dev.txt | $(BIN)/python
+$(VENV)/.dev: requirements.txt requirements-dev.txt requirements-onnx.txt | $(BIN)/python
 	$(PIP) -r requirements-dev.txt
 	@touch $@ $(VENV)/.run

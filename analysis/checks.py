@@ -42,7 +42,7 @@ def apart(
             masked, smaller, before = (side.logits[real] for side in sides)
             scale, limit = float(masked.abs().max()), CLOSE
     found = float((masked - smaller).abs().max()) / scale
-    if found > limit:
+    if not found <= limit:  # NaN too
         raise HeadroomError(
             "The smaller model differs from the masked one by {found:.1e}, more than {limit:.0e}: it is not kept.",
             found=found,

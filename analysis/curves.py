@@ -89,8 +89,7 @@ def knee(curve: Curve, most: float) -> Knee:
 
     Raises OptionError for a loss below 0.
     """
-    if not (math.isfinite(most) and most >= 0):
-        raise OptionError("A loss of {loss} cannot be asked for: give 0 or more.", loss=most)
+    check_loss(most)
     within = -curve.changes.low <= most
     count = len(within) if within.all() else int(np.argmin(within))
     if not count:
@@ -102,3 +101,9 @@ def knee(curve: Curve, most: float) -> Knee:
         float(-curve.changes.delta[count - 1]),
         float(-curve.changes.low[count - 1]),
     )
+
+
+def check_loss(most: float) -> None:
+    """Raise OptionError unless ``most`` is a loss that can be allowed."""
+    if not (math.isfinite(most) and most >= 0):
+        raise OptionError("A loss of {loss} cannot be asked for: give 0 or more.", loss=most)

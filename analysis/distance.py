@@ -22,7 +22,7 @@ from torch import Tensor
 
 from analysis.capture import Text
 from analysis.findings import INTERVAL
-from analysis.maps import Floats, Specials
+from analysis.maps import Floats, Specials, shares
 from analysis.measures import Rows
 from analysis.messages import OptionError, TextError
 from analysis.models import Model
@@ -44,7 +44,7 @@ class HeadDistances:
     """The Jensen-Shannon divergence between every two heads; 0: the same rows, 1: nothing in common.
 
     mean, low, high: [one, other] in bits, 0 to 1, symmetric, one = layer * heads + head; low and high are the ends
-        of a 95% interval over the texts
+        of a 95% interval over the texts; NaN for heads that were removed from the model
     texts, queries: how many were measured, see `distances`
     """
 
@@ -56,6 +56,11 @@ class HeadDistances:
     texts: int
     queries: int
     specials: Specials
+
+    @property
+    def there(self) -> Ints:
+        """The heads [one] that were not removed from the model: those that have a distance from themselves."""
+        return np.flatnonzero(~np.isnan(self.mean.diagonal()))
 
 
 def distances(
@@ -89,6 +94,9 @@ def distances(
     if not sums.queries:
         raise TextError("There is nothing to read in these texts. Give one sentence a line at least.")
     mean, low, high = (squareform(pairs) for pairs in sums.means())
+    if isinstance(source, Model):
+        for table in (mean, low, high):
+            np.fill_diagonal(table, np.where(source.gone.ravel(), np.nan, table.diagonal()))
     return HeadDistances(layers, heads, mean, low, high, sums.texts, sums.queries, specials)
 
 
@@ -119,10 +127,18 @@ def place(distances: HeadDistances) -> tuple[Floats, float]:
 
     Metric multidimensional scaling (SMACOF, from the classical solution). The stress, 0 to 1, says how far the drawn
     distances are from the true ones (Kruskal's stress-1: 0.05 is good, 0.2 poor). The same distances give the same
-    picture: points are centred, axes are the principal ones, and the point farthest out on each is positive.
+    picture: points are centred, axes are the principal ones, and the point farthest out on each is positive. Heads that
+    were removed lie nowhere (NaN).
     """
-    if not distances.mean.any():  # one head, or all the same: they lie on one point
-        return np.zeros((len(distances.mean), 2)), 0.0
+    there = distances.there
+    found = np.full((len(distances.mean), 2), np.nan)
+    found[there], stress = _placed(distances.mean[np.ix_(there, there)])
+    return found, stress
+
+
+def _placed(distances: Floats) -> tuple[Floats, float]:
+    if not distances.any():  # one head, or all the same: they lie on one point
+        return np.zeros((len(distances), 2)), 0.0
     scaling = MDS(
         n_components=2,
         metric="precomputed",
@@ -131,7 +147,7 @@ def place(distances: HeadDistances) -> tuple[Floats, float]:
         random_state=0,
         normalized_stress=True,
     )
-    points = scaling.fit_transform(distances.mean)
+    points = scaling.fit_transform(distances)
     points = points - points.mean(axis=0)
     points = points @ np.linalg.svd(points, full_matrices=False)[2].T
     farthest = points[np.abs(points).argmax(axis=0), [0, 1]]
@@ -139,32 +155,39 @@ def place(distances: HeadDistances) -> tuple[Floats, float]:
 
 
 def order(distances: HeadDistances) -> Ints:
-    """Return the heads [one] in an order where like stands by like: the leaves of an average-linkage clustering."""
-    if len(distances.mean) < 2:
-        return np.zeros(len(distances.mean), dtype=np.int64)
-    tree = linkage(squareform(distances.mean), "average", optimal_ordering=True)
-    return leaves_list(tree).astype(np.int64)
+    """Return the heads [one] in an order where like stands by like: the leaves of an average-linkage clustering.
+
+    Without those that were removed.
+    """
+    there = distances.there
+    if len(there) < 2:
+        return there
+    tree = linkage(squareform(distances.mean[np.ix_(there, there)]), "average", optimal_ordering=True)
+    return there[leaves_list(tree)]
 
 
 def twins(distances: HeadDistances) -> tuple[Ints, Floats, Floats, Floats]:
     """Return of every head the nearest other one, its distance and the ends of that distance's interval, each [one].
 
     The first of equals. As the least of many, a twin's distance looks a little too small where its interval is wide.
-    A head without others has the twin -1 at a distance of NaN.
+    A head without others, or one that was removed, has the twin -1 at a distance of NaN.
     """
-    count = len(distances.mean)
-    if count < 2:
-        nan = np.full(count, np.nan)
-        return np.full(count, -1, dtype=np.int64), nan, nan, nan
-    ones = np.arange(count)
-    nearest = np.where(np.eye(count, dtype=bool), np.inf, distances.mean).argmin(axis=1)
-    tables = (distances.mean, distances.low, distances.high)
-    mean, low, high = (table[ones, nearest] for table in tables)
-    return nearest.astype(np.int64), mean, low, high
+    count, there = len(distances.mean), distances.there
+    nearest = np.full(count, -1, dtype=np.int64)
+    mean, low, high = (np.full(count, np.nan) for _ in range(3))
+    if len(there) > 1:
+        apart = distances.mean[np.ix_(there, there)]
+        nearest[there] = there[np.where(np.eye(len(there), dtype=bool), np.inf, apart).argmin(axis=1)]
+        for found, table in ((mean, distances.mean), (low, distances.low), (high, distances.high)):
+            found[there] = table[there, nearest[there]]
+    return nearest, mean, low, high
 
 
 def frame(distances: HeadDistances) -> pd.DataFrame:
-    """Return a row a pair of heads, each pair once: layer_a, head_a, layer_b, head_b, distance, low, high."""
+    """Return a row a pair of heads, each pair once: layer_a, head_a, layer_b, head_b, distance, low, high.
+
+    NaN where one of the two was removed.
+    """
     heads = distances.heads
     one, other = np.triu_indices(len(distances.mean), 1)
     return pd.DataFrame(
@@ -282,5 +305,4 @@ def _brought_to_1(rows: Floats) -> Floats:
     That key stands for nothing, so such a row has nothing in common with the others.
     """
     total = rows.sum(axis=-1, keepdims=True)
-    shares = np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
-    return np.concatenate([shares, (total <= 0).astype(rows.dtype)], axis=-1)
+    return np.concatenate([shares(rows), (total <= 0).astype(rows.dtype)], axis=-1)

@@ -20,7 +20,8 @@ LONG_COLUMNS = ["layer", "head", "query", "query_token", "key", "key_token", "we
 def long_form(maps: AttentionMaps, layer: int) -> pd.DataFrame:
     """Return one layer in long form, a row a weight: layer, head, query, query_token, key, key_token, weight.
 
-    ``query`` and ``key`` are positions, so that repeated tokens stay apart.
+    ``query`` and ``key`` are positions, so that repeated tokens stay apart. Heads that were removed have no weight (NaN;
+    in files nothing, or null).
     """
     heads, n, m = maps.weights.shape[1:]
     head, query, key = (axis.ravel() for axis in np.indices((heads, n, m)))

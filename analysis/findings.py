@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.maps import Floats, Head, Specials
-from analysis.tokens import Ints
+from analysis.tokens import Bools, Ints
 
 INTERVAL = (2.5, 97.5)
 MEASURES = {
@@ -55,7 +55,8 @@ class Focus:
 class HeadStatistics:
     """Every measure of every head over a collection; see `analysis.measures.MEASURES`.
 
-    mean, low, high: [measure, layer, head], the ends of a 95% interval; NaN where no query has the measure
+    mean, low, high: [measure, layer, head], the ends of a 95% interval; NaN where no query has the measure, and for
+        heads that were removed from the model
     weighting: "queries", where each query counts the same, or "texts", where each text does
     replicates: [replicate, measure, layer, head] the means that the intervals come from, to compare two heads,
         or two models over the same texts, replicate by replicate
@@ -71,6 +72,13 @@ class HeadStatistics:
     weighting: str
     replicates: Floats = field(default_factory=lambda: np.empty((0, 0, 0, 0)), repr=False)
     focus: Focus | None = field(default=None, repr=False)
+
+    @property
+    def gone(self) -> Bools:
+        """Which heads [layer, head] were removed from the model: they have no measure at all."""
+        if not self.queries:
+            return np.zeros(self.mean.shape[1:], dtype=bool)
+        return np.asarray(np.isnan(self.mean).all(axis=0))
 
     def table(self, name: str) -> Floats:
         """Return the mean of one measure, [layer, head]."""

@@ -33,11 +33,13 @@ class Importance:
 
     absolute: E |dL/dxi|, in units of the loss; signed: E dL/dxi, below 0 where the head lowers the loss
     each: [example, layer, head] dL/dxi of every example
+    gone: [layer, head] which heads were removed from the model; all of theirs is 0
     """
 
     absolute: Floats
     signed: Floats
     each: Floats
+    gone: Bools
 
     @property
     def normalised(self) -> Floats:
@@ -45,17 +47,15 @@ class Importance:
         return normalise(self.absolute)
 
     def frame(self) -> pd.DataFrame:
-        """Return a row a head: layer, head, importance, importance_normalised, signed."""
+        """Return a row a head: layer, head, importance, importance_normalised, signed; NaN for removed heads."""
         layer, head = np.indices(self.absolute.shape)
-        return pd.DataFrame(
-            {
-                "layer": layer.ravel(),
-                "head": head.ravel(),
-                "importance": self.absolute.ravel(),
-                "importance_normalised": self.normalised.ravel(),
-                "signed": self.signed.ravel(),
-            }
-        )
+        tables = {
+            "importance": self.absolute,
+            "importance_normalised": self.normalised,
+            "signed": self.signed,
+        }
+        there = {name: np.where(self.gone, np.nan, table).ravel() for name, table in tables.items()}
+        return pd.DataFrame({"layer": layer.ravel(), "head": head.ravel(), **there})
 
 
 def normalise(scores: Floats) -> Floats:
@@ -96,7 +96,7 @@ def importance(
         done += len(batch)
         if on_progress is not None:
             on_progress(done)
-    return Importance(np.abs(each).mean(axis=0), each.mean(axis=0), each)
+    return Importance(np.abs(each).mean(axis=0), each.mean(axis=0), each, problem.model.gone)
 
 
 def gradients(problem: Problem, which: list[int], off: Bools | None = None) -> Floats:

@@ -65,10 +65,11 @@ def compare(
     turns: int = 50,
     report: Callable[[int], None] | None = None,
 ) -> list[Timing]:
-    """Return the times of both networks on batches of texts of ``tokens`` random tokens.
+    """Return the times of both networks on batches of texts of ``tokens`` random tokens, or as many as they can read.
 
     report: called with the number of batch sizes done; what it raises ends the work
     """
+    tokens = min(tokens, whole.geometry.max_tokens)
     before, after = sizes(whole.network, tokens).products, sizes(small.network, tokens).products
     found = []
     for number, batch in enumerate(batches):

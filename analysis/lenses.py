@@ -17,7 +17,7 @@ from torch import Tensor
 
 from analysis.anatomy import output_projection
 from analysis.capture import Encoded, check_size, encode, pad, read_toy
-from analysis.maps import AttentionMaps, Floats, Head
+from analysis.maps import AttentionMaps, Floats, Head, shares
 from analysis.messages import OptionError
 from analysis.models import Model
 from analysis.probe import Probe, VectorsReader, WeightsReader, removed, run
@@ -45,7 +45,8 @@ def rollout(maps: AttentionMaps) -> AttentionMaps:
     """Return how much of each token of the *input* is in each token after a layer: [layer, 1, query, key].
 
     R_l = A'_l R_(l-1), with A' the mean over the heads of A + I, its rows brought back to 1: I stands for
-    what passes by the attention. Rows sum to 1. It takes whole maps, by pieces and with special tokens; the
+    what passes by the attention, and is all there is where every head of a layer was removed. Rows sum to 1. It takes
+    whole maps, by pieces and with special tokens; the
     views `in_units` and `with_specials` come afterwards. Raises OptionError for a view, and for maps between
     two texts.
     """
@@ -59,8 +60,9 @@ def rollout(maps: AttentionMaps) -> AttentionMaps:
     same = np.eye(len(maps.keys))
     reached = same  # [token, key of the input], in float64: a product of up to 24 layers
     flow = np.empty((maps.layers, 1, *same.shape), dtype=np.float32)
-    for layer, weights in enumerate(maps.weights):
-        mixed = weights.mean(axis=0, dtype=np.float64) + same
+    for layer, gone in enumerate(maps.gone):
+        weights = maps.weights[layer][~gone] if gone.any() else maps.weights[layer]
+        mixed = weights.mean(axis=0, dtype=np.float64) + same if len(weights) else same
         reached = mixed / mixed.sum(axis=-1, keepdims=True) @ reached
         flow[layer, 0] = reached
     return replace(maps, weights=flow, attendable=None)
@@ -70,8 +72,8 @@ def lengths(source: Model | Toy, text: str, pair: str | None = None) -> Floats:
     """Return the length of what each head would carry from each token: ||f(x)||, [layer, head, key] float32.
 
     f(x) = (x W_V + b_V) W_O with the head's part of the matrices (Kobayashi et al. 2020, section 3); b_O
-    belongs to no head. The tokens are those of `capture`, by pieces. Raises TextError as `capture` does,
-    ModelError for an architecture whose W_O is not known.
+    belongs to no head. NaN for heads that were removed. The tokens are those of `capture`, by pieces. Raises
+    TextError as `capture` does, ModelError for an architecture whose W_O is not known.
     """
     rows: list[Tensor] = []
 
@@ -106,21 +108,20 @@ def norm_weighted(maps: AttentionMaps, lengths: Floats) -> AttentionMaps:
     0. By pieces and with special tokens: the views come afterwards, and rows still sum to 1 in them. Raises
     OptionError for lengths of other tokens.
     """
-    shares = carried(maps, lengths)
-    total = shares.sum(axis=-1, keepdims=True)
-    np.divide(shares, total, out=shares, where=total > 0)
-    return replace(maps, weights=shares)
+    return replace(maps, weights=shares(carried(maps, lengths)))
 
 
 def head_vectors(source: Model | Toy, text: str, pair: str | None, head: Head) -> HeadVectors:
     """Return the queries and keys of one head, of the tokens that `capture` gives by pieces.
 
-    Raises TextError as `capture` does, OptionError for a head that the model does not have.
+    Raises TextError as `capture` does, OptionError for a head that the model does not have, or no longer has.
     """
     example = _encode(source, text, pair)
     layers, heads = _shape_of(source)
     # The maps, without a cell, know whether there is such a head, and what to say if not.
     AttentionMaps(example.tokens, example.tokens, np.empty((layers, heads, 0, 0)), source.name).at(head)
+    if isinstance(source, Model) and source.gone[head.layer, head.index]:
+        raise OptionError("Head {head} was removed from this model. Choose one that is there.", head=head)
     found: list[HeadVectors] = []
     masks: list[Bools] = []
 
@@ -152,7 +153,8 @@ def _are_whole(maps: AttentionMaps) -> bool:
     queries, keys = maps.queries, maps.keys
     same = queries.labels == keys.labels and np.array_equal(queries.segment, keys.segment)
     # Rows that do not sum to 1 lost a part of their keys; a first head other than L0·H0, a part of the heads.
-    return same and maps.first == Head(0, 0) and np.allclose(maps.weights.sum(axis=-1), 1, atol=1e-3)
+    sums = maps.weights.sum(axis=-1)[~maps.gone]
+    return same and maps.first == Head(0, 0) and np.allclose(sums, 1, atol=1e-3)
 
 
 def _carried_lengths(

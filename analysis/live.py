@@ -87,7 +87,7 @@ def _numbers(values: Tensor) -> Floats:
 
 
 def effects(model: Model, text: str, pair: str | None, whole: Answer) -> Floats:
-    """Return [layer, head] how the model's main number would change if that head alone were off.
+    """Return [layer, head] how the model's main number would change if that head alone were off; NaN for removed heads.
 
     The number: the probability of the class, or of the first guess, that the ``whole`` model finds most likely; its
     score; the similarity; or the distance from the whole model's embedding, which is never below 0.
@@ -106,9 +106,12 @@ def effects(model: Model, text: str, pair: str | None, whole: Answer) -> Floats:
             return outputs.last_hidden_state[:, places[0]]
         return embed(outputs, batch, which)
 
-    kept = evaluate(runs, inputs, read, single_heads(geometry.layers, geometry.heads))
-    change = _main_numbers(model, whole, kept) - _main_number(whole)
-    return change.reshape(geometry.layers, geometry.heads)
+    change = np.full((geometry.layers, geometry.heads), np.nan)
+    there = ~model.gone
+    if there.any():
+        kept = evaluate(runs, inputs, read, single_heads(geometry.layers, geometry.heads)[there.ravel()])
+        change[there] = _main_numbers(model, whole, kept) - _main_number(whole)
+    return change
 
 
 def _main_number(whole: Answer) -> float:

@@ -58,7 +58,7 @@ class AttentionMaps:
     """What every head does with one text: how much each query looks at each key.
 
     weights: [layer, head, query, key] float32, rows sum to 1 (in views with special tokens hidden, to
-        what is left of it)
+        what is left of it); NaN for heads that were removed from the model
     attendable: [layer, query, key] whether a key may be attended at all, or None where all may (a local
         window, a causal mask); the maximum of a row's entropy is log2 of their number
     source: the name of the model
@@ -81,6 +81,13 @@ class AttentionMaps:
     @property
     def heads(self) -> int:
         return self.weights.shape[1]
+
+    @property
+    def gone(self) -> Bools:
+        """Which heads [layer, head] were removed from the model: all of their weights are NaN."""
+        if not self.weights.size:
+            return np.zeros(self.weights.shape[:2], dtype=bool)
+        return np.asarray(np.isnan(self.weights[..., 0]).all(axis=-1))
 
     @property
     def is_pair(self) -> bool:
@@ -142,9 +149,13 @@ def with_specials(maps: AttentionMaps, specials: Specials) -> AttentionMaps:
     view = _take(maps, keep_queries, keep_keys)
     if specials == "hide":
         return view
-    total = view.weights.sum(axis=-1, keepdims=True)
-    weights = np.divide(view.weights, total, out=np.zeros_like(view.weights), where=total > 0)
-    return replace(view, weights=weights)
+    return replace(view, weights=shares(view.weights))
+
+
+def shares(weights: Floats) -> Floats:
+    """Return rows [..., key] divided by their sums; a row of zeros stays 0, and one of NaN is no number."""
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
 
 
 def without_queries(maps: AttentionMaps, left_out: Bools) -> AttentionMaps:
@@ -173,6 +184,13 @@ def strongest(weights: Floats) -> tuple[int, int]:
     """Return the (query, key) of the largest weight of one map [query, key]; the first of equals."""
     query, key = np.unravel_index(int(np.argmax(weights)), weights.shape)
     return int(query), int(key)
+
+
+def largest(values: Floats) -> Head | None:
+    """Return the head of the largest of ``values`` [layer, head]; the first of equals, None where all are NaN."""
+    if np.isnan(values).all():
+        return None
+    return Head(*(int(i) for i in divmod(int(np.nanargmax(values)), values.shape[1])))
 
 
 def pool(weights: Floats, side: int) -> Floats:

@@ -179,14 +179,15 @@ def _by_row(weights: Tensor, mask: Tensor | None, plan: Plan) -> dict[str, Tenso
     most = torch.log2(allowed.sum(-1).clamp_min(1).to(bits.dtype))  # [batch, 1, query]
     top, at = weights.max(-1)
     offset = at - torch.arange(weights.shape[-1], device=weights.device)
+    none = torch.where(top.isnan(), top, 0)  # NaN for heads that were removed
     return {
         "entropy": bits,
         "entropy_normalised": (bits / most.clamp_min(1e-9) * (most > 0)).clamp_max(1),
         "entropy_cls": bits,
         "confidence": top,
-        "argmax_previous": (offset == -1).to(weights.dtype),
-        "argmax_self": (offset == 0).to(weights.dtype),
-        "argmax_next": (offset == 1).to(weights.dtype),
+        "argmax_previous": (offset == -1) + none,
+        "argmax_self": (offset == 0) + none,
+        "argmax_next": (offset == 1) + none,
     }
 
 

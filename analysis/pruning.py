@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.ablation import count_units, evaluate, single_heads
+from analysis.ablation import count_units, evaluate, one_set, single_heads
 from analysis.collection import summarise
 from analysis.fisher import fisher_masks
 from analysis.importance import importance, normalise
@@ -92,18 +92,13 @@ def path(
     """
     tell = report or (lambda _share: None)
     gone = problem.model.gone
-    counts = steps(gone, limits)
-    if order in NEED_LOSS and problem.loss is None:
-        raise OptionError(
-            "{task} has no loss, so there is no order by {order}. Choose ablation, greedy, entropy or random.",
-            task=problem.task,
-            order=order,
-        )
+    counts = check(order, problem, limits)
     if order == "fisher":
         scores = importance(problem, on_progress=lambda done: tell(done / len(problem.examples)))
         return Path(order, seed, fisher_masks(scores.each, counts, gone, limits.keep, limits.protected))
     if order in ("importance", "greedy"):
-        anew = partial(_importance_now, normalised=normalised) if order == "importance" else _losses_now
+        by_gradient = partial(_importance_now, normalised=normalised)
+        anew = by_gradient if order == "importance" else _losses_now
         return Path(order, seed, _step_by_step(anew, problem, counts, limits, tell))
     scores_once = _scores(order, problem, seed, normalised, tell)
     masks = [np.zeros_like(gone)]
@@ -112,9 +107,21 @@ def path(
     return Path(order, seed, np.stack(masks))
 
 
+def check(order: Order, problem: Problem, limits: Limits) -> list[int]:
+    """Return the steps, see `steps`. Raises OptionError for what `path` cannot do, before anything is computed."""
+    if order in NEED_LOSS and problem.loss is None:
+        raise OptionError(
+            "{task} has no loss, so there is no order by {order}. Choose ablation, greedy, entropy or random.",
+            task=problem.task,
+            order=order,
+        )
+    return steps(problem.model.gone, limits)
+
+
 def steps(gone: Bools, limits: Limits) -> list[int]:
     """Return how many heads are removed at each step, from 0 to all that may go. Raises OptionError for bad limits."""
-    heads = gone.shape[1]
+    layers, heads = gone.shape
+    one_set(limits.protected, (layers, heads))
     if not 0 <= limits.keep <= heads:
         raise OptionError(
             "To keep {keep} heads a layer is not possible: give 0 to {heads}.", keep=limits.keep, heads=heads
@@ -134,8 +141,7 @@ def _may_go(gone: Bools, mask: Bools, limits: Limits, layer: int | None) -> int:
     there = ~gone & ~mask
     free = there.copy()
     for head in limits.protected:
-        if head.layer < len(free) and head.index < free.shape[1]:
-            free[head.layer, head.index] = False
+        free[head.layer, head.index] = False
     each = np.minimum(free.sum(axis=1), np.maximum(there.sum(axis=1) - limits.keep, 0))
     return int(each.sum() if layer is None else each[layer])
 
@@ -156,7 +162,7 @@ def remove_lowest(scores: Floats, mask: Bools, count: int, gone: Bools, limits: 
 
 
 def _step_by_step(
-    score: Callable[[Problem, Bools], Floats],
+    score: Callable[[Problem, Bools, Report], Floats],
     problem: Problem,
     counts: Sequence[int],
     limits: Limits,
@@ -166,26 +172,29 @@ def _step_by_step(
     gone = problem.model.gone
     masks = [np.zeros_like(gone)]
     for number, count in enumerate(counts[1:]):
-        masks.append(remove_lowest(score(problem, masks[-1]), masks[-1], count, gone, limits))
-        tell((number + 1) / (len(counts) - 1))
+
+        def told(share: float, number: int = number) -> None:
+            tell((number + share) / (len(counts) - 1))
+
+        masks.append(remove_lowest(score(problem, masks[-1], told), masks[-1], count, gone, limits))
     return np.stack(masks)
 
 
-def _importance_now(problem: Problem, mask: Bools, *, normalised: bool) -> Floats:
+def _importance_now(problem: Problem, mask: Bools, tell: Report, *, normalised: bool) -> Floats:
     """Return the importance of the heads that are left; what is gone has no part in the length of its layer."""
-    found = importance(problem, off=mask)
+    found = importance(problem, off=mask, on_progress=lambda done: tell(done / len(problem.examples)))
     if not normalised:
         return found.absolute
     there = ~mask & ~problem.model.gone
     return normalise(np.where(there, found.absolute, 0.0))
 
 
-def _losses_now(problem: Problem, mask: Bools) -> Floats:
+def _losses_now(problem: Problem, mask: Bools, tell: Report) -> Floats:
     """Return how much the score falls with each head that is left switched off beside those that are gone."""
     shape = mask.shape
     there = (~mask & ~problem.model.gone).ravel()
     single = single_heads(*shape)[there] | mask
-    scores = _main_scores(problem, np.concatenate([mask[None], single]))
+    scores = _main_scores(problem, np.concatenate([mask[None], single]), tell)
     losses = np.full(mask.size, np.inf)
     losses[there] = scores[0] - scores[1:]
     return np.nan_to_num(losses, nan=np.inf).reshape(shape)
@@ -201,7 +210,7 @@ def _scores(order: Order, problem: Problem, seed: int, normalised: bool, tell: R
     if order == "random":
         return np.random.default_rng(seed).random(gone.shape)
     if order == "ablation":
-        return _losses_now(problem, np.zeros_like(gone))
+        return _losses_now(problem, np.zeros_like(gone), tell)
     if order == "entropy":  # the least certain first: a head that looks everywhere carries little
         measured = summarise(problem.model, problem.data.texts, on_progress=told)
         return -np.nan_to_num(measured.table("entropy_normalised"), nan=-np.inf)
@@ -211,9 +220,9 @@ def _scores(order: Order, problem: Problem, seed: int, normalised: bool, tell: R
     return found.normalised if normalised else found.absolute
 
 
-def _main_scores(problem: Problem, masks: np.ndarray) -> Floats:
+def _main_scores(problem: Problem, masks: np.ndarray, report: Report) -> Floats:
     """Return [variant] the main score under each mask."""
-    predictions = predictions_of(problem, masks)
+    predictions = predictions_of(problem, masks, report)
     metric = problem.metrics[0]
     return metric.score(predictions[metric.name], problem.gold)
 

@@ -16,6 +16,7 @@ from analysis.findings import HeadStatistics
 from analysis.maps import Floats
 
 NO_ROLE = "mixed"
+GONE = "removed"
 COMBINE: dict[str, Callable[[Floats], Floats]] = {
     "sum": lambda parts: parts.sum(axis=0),
     "mean": lambda parts: parts.mean(axis=0),
@@ -48,16 +49,16 @@ RULES = (
 
 
 def scores(found: HeadStatistics, rules: Sequence[Rule] = RULES) -> Floats:
-    """Return [rule, layer, head] the score of every role; 0 where its measures are not defined."""
+    """Return [rule, layer, head] the score of every role; 0 where its measures are not defined, NaN for removed heads."""
     tables = []
     for rule in rules:
         parts = np.nan_to_num(np.stack([found.table(name) for name in rule.measures]))
         tables.append(COMBINE[rule.combine](parts))
-    return np.stack(tables)
+    return np.where(found.gone, np.nan, np.stack(tables))
 
 
 def roles(found: HeadStatistics, rules: Sequence[Rule] = RULES) -> np.ndarray:
-    """Return [layer, head] the role of every head, ``"mixed"`` where it has no clear one."""
+    """Return [layer, head] the role of every head, ``"mixed"`` where it has no clear one, ``"removed"`` where it is gone."""
     excess = scores(found, rules) / np.array([rule.threshold for rule in rules])[:, None, None]
     names = np.array([rule.role for rule in rules], dtype=object)[excess.argmax(axis=0)]
-    return np.where(excess.max(axis=0) >= 1, names, NO_ROLE)
+    return np.where(found.gone, GONE, np.where(excess.max(axis=0) >= 1, names, NO_ROLE))

@@ -65,6 +65,7 @@ def save_model(
 def write_folder(folder: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a folder beside ``folder``, and put it there in one step. Raises SaveError."""
     check_empty(folder)
+    folder = folder.resolve()  # so that it has a name to stand beside
     part = folder.with_name(f".{folder.name}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)
@@ -76,17 +77,25 @@ def write_folder(folder: Path, write: Callable[[Path], object]) -> None:
     except Exception as error:  # a full disk reaches us as an error of whoever was writing
         with suppress(OSError):
             shutil.rmtree(part, ignore_errors=True)
-        raise SaveError(
-            "{folder} cannot be written: {reason}. Nothing was left behind; choose another place.",
-            folder=str(folder),
-            reason=first_line(error),
-        ) from error
+        raise _cannot_be_written(folder, error) from error
 
 
 def check_empty(folder: Path) -> None:
     """Raise SaveError unless a folder is new or empty."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    except OSError as error:
+        raise _cannot_be_written(folder, error) from error
+    if not is_free:
         raise SaveError("{folder} is not empty. Name another folder.", folder=str(folder))
+
+
+def _cannot_be_written(folder: Path, error: Exception) -> SaveError:
+    return SaveError(
+        "{folder} cannot be written: {reason}. Nothing was left behind; choose another place.",
+        folder=str(folder),
+        reason=first_line(error),
+    )
 
 
 def card(
@@ -152,7 +161,10 @@ def heads_of_curve(path: Path, share: float) -> str:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype={"heads": str}, keep_default_na=False)
+        if path.suffix.lower() == ".parquet":
+            table = pd.read_parquet(path)
+        else:
+            table = pd.read_csv(path, dtype={"heads": str}, keep_default_na=False)
         first = table[(table["order"] == table["order"].iloc[0]) & (table["seed"] == table["seed"].iloc[0])]
         there = first[first["share"].astype(float) <= share + 1e-9]
         return str(there.iloc[-1]["heads"])

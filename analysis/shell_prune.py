@@ -46,6 +46,7 @@ def prune(
 ) -> None:
     """Remove heads step by step in one or several orders, and score what is left on data that chose nothing."""
     from analysis import trial
+    from analysis.curves import check_loss
     from analysis.export import check_table, save_table
     from analysis.maps import read_heads
     from analysis.models import open_model, quiet_libraries
@@ -53,6 +54,9 @@ def prune(
     from analysis.pruning import ORDERS, Limits
 
     check_table(out)
+    check_loss(loss)
+    if not out.resolve().parent.is_dir():  # said before the work, not after it
+        raise OptionError("There is no folder {folder} to write into. Make it first.", folder=str(out.parent))
     asked = tuple(checked("order", name, ORDERS) for name in columns_of(order))
     options = trial.Options(
         data=data,
@@ -111,6 +115,10 @@ def shrink(
 
     if bool(heads) == (from_ is not None):
         raise OptionError("Say which heads go: with --heads 5.8,3.2, or with --from curve.csv --share 0.4.")
+    if not 0 <= share <= 1:
+        raise OptionError("{share} is no share of the heads: give 0 to 1.", share=share)
+    if onnx and zeros:
+        raise OptionError("ONNX is written of the smaller model only: give --onnx or --zeros, not both.")
     saving.check_empty(out)
     if onnx:
         check_packages()

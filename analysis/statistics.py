@@ -81,7 +81,7 @@ def link(maps: AttentionMaps, query: int, key: int, *, specials: Specials = "kee
     if specials != "renormalise":
         return weights
     left = maps.weights[:, :, query, ~maps.keys.special].sum(axis=-1)
-    return np.divide(weights, left, out=np.zeros_like(weights), where=left > 0)
+    return np.divide(weights, left, out=np.zeros_like(weights), where=left != 0)
 
 
 def describe(maps: AttentionMaps, head: Head) -> Message:
@@ -92,6 +92,8 @@ def describe(maps: AttentionMaps, head: Head) -> Message:
     a mean normalised entropy of 0.9 or more says that it looks everywhere.
     """
     one = maps.at(head)
+    if one.gone.any():
+        return message("was removed from this model")
     weights = one.weights[0, 0]
     queries = np.flatnonzero(_are_words(maps.queries) & (weights.sum(axis=-1) > 0))
     if not len(queries) or not len(maps.keys):

@@ -60,8 +60,10 @@ def suffix_after_attention(network: PreTrainedModel, first: int) -> PreTrainedMo
     """
     layer, *rest = layers_of(network)[first:]
     names = ANATOMIES[network.config.model_type].inputs
+    parts = 3 // len(names)
     for name in names:
-        layer = _with(layer, name, _Uncomputed(3 // len(names)))
+        width = layer.get_parameter(f"{name}.weight").shape[0] // parts
+        layer = _with(layer, name, _Uncomputed(parts, width))
     return _with_layers(suffix(network, first), [layer, *rest])
 
 
@@ -118,12 +120,13 @@ class _LastStates(Module):
 class _Uncomputed(Module):
     """In place of what gives queries, keys and values: something of their shape that nobody reads."""
 
-    def __init__(self, parts: int) -> None:
+    def __init__(self, parts: int, width: int) -> None:
         super().__init__()
-        self.parts = parts
+        self.parts, self.width = parts, width
 
     def forward(self, state: Float[Tensor, "batch token model"]) -> Tensor:
-        return state if self.parts == 1 else state[:, :, None].expand(-1, -1, self.parts, -1)
+        one = state[..., : self.width]  # narrower than the state where heads were removed
+        return one if self.parts == 1 else one[:, :, None].expand(-1, -1, self.parts, -1)
 
 
 class _Keeping(Module):

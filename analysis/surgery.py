@@ -9,8 +9,9 @@ heads stay what they were.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,20 +75,12 @@ def check_heads(network: PreTrainedModel, heads: Bools) -> None:
 
 def shrink(network: PreTrainedModel, heads: Bools) -> None:
     """Remove heads [layer, head], all of which are there, from ``network`` itself, and note it in its config."""
-    config = network.config
     gone = removed(network)
-    head_dim = config.hidden_size // config.num_attention_heads
-    anatomy = ANATOMIES[config.model_type]
     for number, layer in enumerate(layers_of(network)):
-        if not heads[number].any():
-            continue
-        keep = ~heads[number][~gone[number]]  # of the heads that are there
-        rows = torch.from_numpy(np.flatnonzero(np.repeat(keep, head_dim)))
-        blocks = 3 // len(anatomy.inputs)  # three beside each other in a fused projection
-        for name in anatomy.inputs:
-            _replace(layer, name, rows, blocks, dim=0)
-        _replace(layer, anatomy.output, rows, 1, dim=1)
-    note_removed(config, gone | heads)
+        if heads[number].any():
+            keep = ~heads[number][~gone[number]]  # of the heads that are there
+            _change_heads(network, layer, partial(_taken, rows=_rows(network, keep)))
+    note_removed(network.config, gone | heads)
 
 
 def note_removed(config: Any, gone: Bools) -> None:
@@ -97,43 +90,79 @@ def note_removed(config: Any, gone: Bools) -> None:
     }
 
 
-def _replace(layer: Module, name: str, rows: Tensor, blocks: int, *, dim: int) -> None:
-    """Put a smaller Linear in the place of one: of each of its ``blocks`` only ``rows`` (columns for dim 1) are left."""
+def _rows(network: PreTrainedModel, heads: Bools) -> Tensor:
+    """Return the rows of W_Q that belong to these heads [head] of a layer."""
+    config = network.config
+    return torch.from_numpy(
+        np.flatnonzero(np.repeat(heads, config.hidden_size // config.num_attention_heads))
+    )
+
+
+Change = Callable[
+    [Tensor, int, int], Tensor
+]  # of a tensor along an axis in which so many blocks lie behind each other
+
+
+def _change_heads(network: PreTrainedModel, layer: Module, change: Change) -> None:
+    """Change W_Q, W_K, W_V and their biases by their rows, and W_O by its columns."""
+    anatomy = ANATOMIES[network.config.model_type]
+    blocks = 3 // len(anatomy.inputs)  # a fused projection has three
+    for name in anatomy.inputs:
+        _replace(layer, name, lambda part: change(part, 0, blocks), change_bias=True)
+    _replace(layer, anatomy.output, lambda part: change(part, 1, 1), change_bias=False)
+
+
+def _replace(layer: Module, name: str, change: Callable[[Tensor], Tensor], *, change_bias: bool) -> None:
+    """Put a Linear of another size in the place of one."""
     old = layer.get_submodule(name)
     assert isinstance(old, Linear)
-    high = old.weight.shape[dim] // blocks
-    index = torch.cat([rows + block * high for block in range(blocks)]).to(old.weight.device)
     new = Linear(1, 1, bias=old.bias is not None, device="meta")
-    new.weight = _part(old.weight, index, dim)
+    new.weight = Parameter(change(old.weight.detach()), requires_grad=old.weight.requires_grad)
     if old.bias is not None:
-        new.bias = _part(old.bias, index, 0) if dim == 0 else old.bias
+        new.bias = old.bias
+        if change_bias:
+            new.bias = Parameter(change(old.bias.detach()), requires_grad=old.bias.requires_grad)
     new.out_features, new.in_features = new.weight.shape
     new.training = old.training
     parent, _, last = name.rpartition(".")
     setattr(layer.get_submodule(parent), last, new)
 
 
-def _part(whole: Tensor, index: Tensor, dim: int) -> Parameter:
-    taken = whole.detach().index_select(dim, index).contiguous()
-    return Parameter(taken, requires_grad=whole.requires_grad)
+def _taken(part: Tensor, dim: int, blocks: int, *, rows: Tensor) -> Tensor:
+    """Return only ``rows`` of each block of ``part`` along ``dim``."""
+    return part.index_select(
+        dim, _in_blocks(rows, blocks, part.shape[dim] // blocks, part.device)
+    ).contiguous()
+
+
+def _spread(part: Tensor, dim: int, blocks: int, *, rows: Tensor, high: int) -> Tensor:
+    """Return ``part`` with blocks ``high`` along ``dim``, where it stands at ``rows`` of each and all else is 0."""
+    whole = part.new_zeros([blocks * high if axis == dim else size for axis, size in enumerate(part.shape)])
+    return whole.index_copy(dim, _in_blocks(rows, blocks, high, part.device), part)
+
+
+def _in_blocks(rows: Tensor, blocks: int, high: int, device: torch.device) -> Tensor:
+    return torch.cat([rows + block * high for block in range(blocks)]).to(device)
 
 
 def zeroed(network: PreTrainedModel, heads: Bool[np.ndarray, "layer head"]) -> PreTrainedModel:
     """Return a copy of full shape in which these heads add nothing: their columns of W_O are 0.
 
-    Any program loads it; it is as large and as slow as the whole. Raises as `without` does.
+    Heads that were removed are there again, as zeros. Any program loads it; it is as large and as slow as the whole.
+    Raises as `without` does.
     """
     check_heads(network, heads)
     clone = copy.deepcopy(network)
-    config = clone.config
     gone = removed(clone)
-    head_dim = config.hidden_size // config.num_attention_heads
-    name = ANATOMIES[config.model_type].output
+    name = ANATOMIES[clone.config.model_type].output
     for number, layer in enumerate(layers_of(clone)):
-        off = heads[number][~gone[number]]
-        columns = torch.from_numpy(np.repeat(off, head_dim))
+        if gone[number].any():
+            rows = _rows(clone, ~gone[number])
+            _change_heads(clone, layer, partial(_spread, rows=rows, high=clone.config.hidden_size))
         with torch.no_grad():
-            layer.get_parameter(f"{name}.weight")[:, columns] = 0.0
+            layer.get_parameter(f"{name}.weight")[:, _rows(clone, heads[number])] = 0.0
+    if gone.any():
+        note_removed(clone.config, np.zeros_like(gone))
     return clone
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,10 @@ from analysis.curves import Curve, curve, knee
 from analysis.datasets import Data, split
 from analysis.experiment import Options as Ablation
 from analysis.experiment import read as read_data
+from analysis.messages import OptionError
 from analysis.models import Model
 from analysis.problems import Problem, Task
-from analysis.pruning import Limits, Order, Report, path
+from analysis.pruning import ORDERS, Limits, Order, Report, check, path
 from analysis.tasks import set_up
 
 
@@ -96,12 +98,34 @@ def read(options: Options) -> tuple[Data, Data]:
 
 
 def prepare(options: Options, model: Model, choosing: Data, reporting: Data) -> Trial:
-    """Set a trial up; a classifier that the checkpoint lacks is fitted on what chooses. Raises OptionError."""
+    """Set a trial up; a classifier that the checkpoint lacks is fitted on what chooses.
+
+    Raises OptionError for what the model, the data, the limits or an order cannot do.
+    """
     if model.readout.kind == "classification" or options.task != "classification":
         problems = [set_up(options.task, model, data, seed=options.seed) for data in (choosing, reporting)]
     else:
+        reporting = _labelled_as(choosing, reporting)
         problems = [set_up(options.task, model, data, estimate=choosing) for data in (choosing, reporting)]
+    if not options.orders:
+        raise OptionError("No order is named. Choose one or several of: {orders}.", orders=", ".join(ORDERS))
+    for order in options.orders:
+        check(order, problems[0], options.limits)
     return Trial(options, *problems)
+
+
+def _labelled_as(choosing: Data, reporting: Data) -> Data:
+    """Return ``reporting`` with its labels numbered as in ``choosing``, which may have more of them."""
+    unknown = sorted(set(reporting.labels) - set(choosing.labels))
+    if unknown:
+        raise OptionError(
+            "The data to report on has the labels {unknown}, but the data that chooses has none of them, so no classifier "
+            "can be fitted. Give both the same labels.",
+            unknown=", ".join(unknown[:10]),
+        )
+    assert reporting.gold is not None
+    numbers = np.array([choosing.labels.index(name) for name in reporting.labels])
+    return replace(reporting, gold=numbers[reporting.gold], labels=choosing.labels)
 
 
 def frame(curves: Sequence[Curve]) -> pd.DataFrame:
@@ -145,9 +169,7 @@ def sentences(curves: Sequence[Curve], most: float) -> list[str]:
         )
     if random:
         gone = sorted(one.removed for one in random)
-        said.append(
-            f"random, {len(gone)} orders: {gone[0]} to {gone[-1]} heads, median {gone[len(gone) // 2]}"
-        )
+        said.append(f"random, {len(gone)} orders: {gone[0]} to {gone[-1]} heads, median {median(gone):g}")
     return said
 
 

@@ -194,7 +194,8 @@ def keep_data(data: Data, task: str) -> Data:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
             # Quoted, as a text may hold line ends; what no file in UTF-8 can hold becomes a question mark.
-            pd.DataFrame(columns).to_csv(part, index=False, quoting=csv.QUOTE_NONNUMERIC, errors="replace")
+            table = pd.DataFrame(columns, dtype=object)
+            table.to_csv(part, index=False, quoting=csv.QUOTE_NONNUMERIC, errors="replace")
             os.replace(part, path)
         except OSError as error:
             raise HeadroomError(

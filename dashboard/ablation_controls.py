@@ -158,7 +158,7 @@ def _own(task: str) -> None:
     if error is not None:
         st.error(say_markdown(error))
     st.caption(
-        _("Your data stays on this machine; a run keeps a copy in its folder, so that it can be repeated.")
+        _("Your data stays on this machine; a copy is kept beside the runs, so that they can be repeated.")
     )
 
 

@@ -28,6 +28,7 @@ DEVICE = re.compile(r"#(cuda|mps)$")
 PINNED = re.compile(r"(\w[\w.-]*(?:/[\w.-]+)?)@([^@\s]+)")  # a hub id and its revision
 
 TILE = 48  # cells a side of a small map
+NOTHING = 255  # in a small map what is drawn as nothing
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,16 @@ def source(name: str, revision: str | None, device: str) -> Model | Toy:
     """Open a model or the toy; two stay in memory. Raises ModelError."""
     libraries()
     from analysis.capture import open_source
-    from analysis.models import BUNDLED
+    from analysis.messages import ModelError
+    from analysis.models import BUNDLED, Model
     from analysis.toy import TOY
 
     found = open_source(name, revision=revision, device=device)
+    if isinstance(found, Model) and found.gone.all():
+        raise ModelError(
+            "All heads of {name} were removed: there is nothing to see of it. Choose another model.",
+            name=name,
+        )
     if name not in (BUNDLED, TOY):
         with _OPENED_LOCK:
             _opened()[key_of(name, revision, device)] = name
@@ -201,6 +208,10 @@ def entropies(
 
 @st.cache_data(max_entries=16, show_spinner=False)
 def tiles(key: str, text: str, pair: str | None, units: Units, specials: Specials) -> np.ndarray:
-    """Return [layer, head, query, key] every map, pooled to at most 48 cells a side: roots as 0 to 254."""
+    """Return [layer, head, query, key] every map, pooled to at most 48 cells a side: roots as 0 to 254.
+
+    255 for heads that were removed.
+    """
     view = with_specials(maps(key, text, pair, units), specials)
-    return np.rint(np.sqrt(pool(view.weights, TILE)) * 254).astype(np.uint8)
+    roots = np.rint(np.sqrt(pool(view.weights, TILE)) * 254)
+    return np.nan_to_num(roots, nan=NOTHING).astype(np.uint8)

@@ -38,9 +38,19 @@ def pick_grid(found: HeadStatistics, head: Head, other: Head) -> None:
         chosen=head if pick == "first" else other,
         key="compare.heads",
         scale=scale_of(name, values),
+        gone=found.gone,
         on_choose=state.choose_head if pick == "first" else state.choose_second_head,
     )
     st.caption(measure_definition(name))
+
+
+def say_removed(sides: tuple[Side, Side], names: tuple[str, str] | None) -> bool:
+    """Say which of two heads was removed from its model, and return whether any was; ``names`` of two models."""
+    gone = [bool(side.found.gone[side.head.layer, side.head.index]) for side in sides]
+    if any(gone):
+        first = gone.index(True)
+        panels.say_removed(sides[first].head, None if names is None else names[first])
+    return any(gone)
 
 
 def two_sides(sides: tuple[Side, Side], model: str | None, corpus: Corpus) -> list[Figure]:
@@ -122,6 +132,7 @@ def model_grids(
         chosen=head if is_first else other,
         key="compare.models",
         scale=scale_of(name, values),
+        gone=found.gone,
         on_choose=state.choose_head if is_first else state.choose_second_head,
     )
     st.caption(measure_definition(name))
@@ -133,9 +144,10 @@ def _difference_grid(first: HeadStatistics, second: HeadStatistics, name: str, h
     mean = first.mean[at] - second.mean[at]
     low, high = ends_of(first.replicates[:, at].astype(np.float64) - second.replicates[:, at])
     noise = (low <= 0) & (high >= 0)
+    gone = first.gone | second.gone
     st.markdown(
         _("**{count} of {all} heads** differ beyond noise in {measure}.").format(
-            count=int((~noise & ~np.isnan(mean)).sum()), all=mean.size, measure=measure_name(name)
+            count=int((~noise & ~np.isnan(mean)).sum()), all=int((~gone).sum()), measure=measure_name(name)
         )
     )
     has_unit = name in BITS + TOKENS  # all others lie within -1 to 1, and two pictures can be compared
@@ -147,6 +159,7 @@ def _difference_grid(first: HeadStatistics, second: HeadStatistics, name: str, h
         key="compare.models",
         scale=panels.Scale(most=most, root=True, differences=True),
         pale=noise,
+        gone=gone,
         notes=[[interval(mean[a, b], low[a, b], high[a, b]) for b in range(heads)] for a in range(layers)],
         on_choose=state.choose_both,
     )

@@ -9,9 +9,9 @@ import numpy as np
 import streamlit as st
 
 from analysis.compare import Alignment, align, as_maps, changes
-from analysis.maps import AttentionMaps, Floats, Head, strongest, with_specials
+from analysis.maps import AttentionMaps, Floats, Head, largest, strongest, with_specials
 from analysis.statistics import describe, head_entropy
-from analysis.tokens import Ints, clip
+from analysis.tokens import Bools, Ints, clip
 from dashboard import cache, keys, panels, sidebar, state
 from dashboard.examples import MINIMAL_PAIRS
 from dashboard.figures import difference_map, head_map
@@ -30,6 +30,11 @@ class Pair:
     second: AttentionMaps
     names: tuple[str, str]
     alignment: Alignment
+
+    @property
+    def gone(self) -> Bools:
+        """Which heads [layer, head] were removed from either; of two with the same heads."""
+        return self.first.gone | self.second.gone
 
     def changes(self) -> Floats | None:
         """Return [layer, head] how much each head changes, or None where the two have other heads."""
@@ -112,19 +117,15 @@ def say_alignment(pair: Pair) -> None:
             st.caption(f"{escape(name)}: {say_markdown(note)}")
 
 
-def most_changed(values: Floats) -> Head | None:
-    """Return the head that changes most, or None where nothing can be compared."""
-    if np.isnan(values).all():
-        return None
-    return Head(*(int(i) for i in divmod(int(np.nanargmax(values)), values.shape[1])))
-
-
-def change_grid(values: Floats, head: Head) -> None:
+def change_grid(values: Floats, head: Head, gone: Bools) -> None:
     """Draw the grid of heads coloured by how much each changes between the two sides, [layer, head] in bits.
 
     A click chooses the head on both sides.
     """
-    best = most_changed(values)
+    best = largest(values)
+    if gone.all():
+        st.info(_("Every head was removed from one of the two, so none can be compared."))
+        return
     if best is None:
         st.info(_("The two have no word in common, so nothing can be laid over each other."))
         return
@@ -140,6 +141,7 @@ def change_grid(values: Floats, head: Head) -> None:
         chosen=head,
         key="compare.changes",
         scale=panels.ROOT,
+        gone=gone,
         on_choose=state.choose_both,
     )
     st.caption(
@@ -154,6 +156,12 @@ def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
     """Draw the difference of a head's maps over the words of both sides, or one side alone."""
     names = {"difference": _("difference"), "first": escape(pair.names[0]), "second": escape(pair.names[1])}
     which = state.choose(keys.PICTURE, _("View"), names)
+    there = sides_there(pair, head, other)
+    if not all(there):
+        side = there.index(False)
+        same = pair.first.source == pair.second.source
+        panels.say_removed((head, other)[side], None if same else pair.names[side])
+        return []
     first = as_maps(pair.first.at(head), pair.alignment, pair.alignment.first)
     second = as_maps(pair.second.at(other), pair.alignment, pair.alignment.second)
     _say_strongest(pair, first.weights[0, 0], second.weights[0, 0])
@@ -169,6 +177,12 @@ def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
     shown = {"first": pair.names[0], "second": pair.names[1]}.get(which, names["difference"])
     title = f"{pair.names[0]} {head} / {pair.names[1]} {other}: {shown}"
     return [(title, figure)]
+
+
+def sides_there(pair: Pair, head: Head, other: Head) -> list[bool]:
+    """Return of both sides whether their head was not removed."""
+    sides = ((pair.first, head), (pair.second, other))
+    return [not maps.gone[which.layer, which.index] for maps, which in sides]
 
 
 def _say_strongest(pair: Pair, first: Floats, second: Floats) -> None:
@@ -228,6 +242,7 @@ def two_grids(pair: Pair, head: Head, other: Head) -> None:
             meaning=meaning,
             chosen=chosen,
             key=f"compare.entropy.{i}",
+            gone=maps.gone,
             on_choose=choose,
         )
 
@@ -242,6 +257,8 @@ def tables(pair: Pair, head: Head, other: Head) -> None:
         (pair.names[1], pair.second.at(other), pair.alignment.second),
     )
     for name, maps, places in sides:
+        if maps.gone.any():
+            continue
         box.markdown(
             _("**{head}** in {name}: weight from each query (row) to each key (column)").format(
                 head=maps.first, name=escape(name)

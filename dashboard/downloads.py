@@ -35,10 +35,12 @@ def attention_menu(
                 for suffix in (".csv", ".json", ".npz"):
                     name = _attention_file(every, f"{one.first}{through}")
                     file_button(suffix, partial(to_bytes, one, suffix), name)
-        st.markdown(_("**The pictures**, for a browser without a network"))
-        heads = " ".join(str(one.first) for one in shown)
-        title = f"{every.source}: {' / '.join(every.queries.texts)}"
-        file_button(".html", partial(to_html, figures, title), _attention_file(every, f"{heads}{through}"))
+        if figures:
+            st.markdown(_("**The pictures**, for a browser without a network"))
+            heads = " ".join(str(one.first) for one in shown)
+            title = f"{every.source}: {' / '.join(every.queries.texts)}"
+            name = _attention_file(every, f"{heads}{through}")
+            file_button(".html", partial(to_html, figures, title), name)
         st.markdown(_("**All heads**, special tokens kept"))
         with st.container(horizontal=True):
             file_button(".npz", partial(to_bytes, every, ".npz"), _attention_file(every, "all"))

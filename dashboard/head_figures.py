@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from analysis.findings import HeadStatistics
 from analysis.findings import interval as ends_of
 from analysis.maps import Floats, Head
-from analysis.tokens import Ints
+from analysis.tokens import Bools, Ints
 from dashboard.colours import colour
 from dashboard.figures import MARGIN, OUTLINE, literal
 from dashboard.naming import BITS, TOKENS, interval, measure_name, number
@@ -90,7 +90,10 @@ def _one_head(side: Side, names: Sequence[str], labels: Sequence[str], shade: st
         below = int((others < mean[i]).sum())
         notes.append(
             _("{head}: {value} · more than {below} of {all} other heads").format(
-                head=side.name, value=interval(mean[i], low[i], high[i]), below=below, all=others.size - 1
+                head=side.name,
+                value=interval(mean[i], low[i], high[i]),
+                below=below,
+                all=int((~np.isnan(others)).sum()) - 1,
             )
         )
     return go.Scatter(
@@ -118,7 +121,7 @@ def head_map_2d(
 ) -> go.Figure:
     """Return the map of heads: near ones do alike; colour is the layer, a letter the role.
 
-    points: [head, 2], heads counted layer by layer
+    points: [head, 2], heads counted layer by layer; NaN for those that are not drawn
     """
     each = [Head(*divmod(i, heads)) for i in range(layers * heads)]
     shades = [colour("Viridis", head.layer / max(layers - 1, 1)) for head in each]
@@ -229,17 +232,18 @@ def by_layer(found: HeadStatistics, name: str, chosen: Head) -> go.Figure:
 
 
 def _means_by_layer(found: HeadStatistics, name: str) -> go.Scatter:
-    table = found.table(name)  # a measure is defined for all heads of a layer or for none
+    table = found.table(name)  # a measure is defined for all heads that are there or for none
+    there = ~found.gone
     replicates = found.replicates[:, found.names.index(name)].astype(np.float64)
-    low, high = ends_of(replicates.mean(axis=-1))
-    mean = table.mean(axis=1)
+    low, high = ends_of(_mean(replicates, there))
+    mean = _mean(table, there)
     said = _("layer {layer}: mean {value}, spread over its heads {low} to {high}")
     notes = [
         said.format(
             layer=i,
             value=interval(mean[i], low[i], high[i]),
-            low=number(float(row.min())),
-            high=number(float(row.max())),
+            low=number(float(np.fmin.reduce(row))),
+            high=number(float(np.fmax.reduce(row))),
         )
         for i, row in enumerate(table)
     ]
@@ -255,6 +259,12 @@ def _means_by_layer(found: HeadStatistics, name: str) -> go.Scatter:
         hovertemplate="%{hovertext}<extra></extra>",
         showlegend=False,
     )
+
+
+def _mean(tables: Floats, there: Bools) -> Floats:
+    """Return the means [..., layer] of tables [..., layer, head] over the heads that are there; NaN where none is."""
+    count = there.sum(axis=-1)
+    return np.where(there, tables, 0.0).sum(axis=-1) / np.where(count, count, np.nan)
 
 
 def _dots_by_layer(table: Floats, chosen: Head) -> go.Scatter:

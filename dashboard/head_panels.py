@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 
 from analysis.maps import Floats, Head
-from analysis.roles import NO_ROLE, RULES, scores
+from analysis.roles import GONE, NO_ROLE, RULES, scores
 from dashboard import keys, measuring, panels, state
 from dashboard.head_figures import Side, profile
 from dashboard.head_pictures import layer_picture, map_picture, matrix_picture
@@ -42,10 +42,10 @@ ATTENTION_PAGE, COMPARE_PAGE = "views/attention.py", "views/compare.py"
 def summary(view: View) -> None:
     """Say how much was read, and how many heads have which role."""
     count = Counter(view.roles.ravel().tolist())
-    named = sorted(((n, role) for role, n in count.items() if role != NO_ROLE), reverse=True)
+    named = sorted(((n, role) for role, n in count.items() if role not in (NO_ROLE, GONE)), reverse=True)
     said = _("**{clear} of {heads} heads** have a clear role on {texts:,} texts ({queries:,} tokens)").format(
-        clear=view.roles.size - count[NO_ROLE],
-        heads=view.roles.size,
+        clear=view.count - count[NO_ROLE],
+        heads=view.count,
         texts=view.found.texts,
         queries=view.found.queries,
     )
@@ -100,6 +100,7 @@ def grid(view: View) -> None:
         scale=scale_of(name, values),
         letters=letters if cells == "letters" else None,
         notes=notes,
+        gone=view.found.gone,
     )
     st.caption(
         (
@@ -154,6 +155,9 @@ def panel(view: View) -> list[Figure]:
 def one_head(view: View) -> list[Figure]:
     """Say what the chosen head is for and how it stands among all others; offer to see it on a sentence."""
     head = view.head
+    if view.is_gone():
+        panels.say_removed(head)
+        return []
     role = view.roles[head.layer, head.index]
     each = scores(view.found, view.rules)[:, head.layer, head.index]
     if role == NO_ROLE:
@@ -196,7 +200,7 @@ def one_head(view: View) -> list[Figure]:
         key="heads.profile",
         config=CHART,
         alt=_("{head} against all {count} heads: every measure with its interval.").format(
-            head=head, count=view.roles.size
+            head=head, count=view.count
         ),
     )
     return [(str(head), figure)]

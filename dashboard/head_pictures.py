@@ -40,7 +40,7 @@ def map_picture(view: View, apart: HeadDistances) -> list[Figure]:
         selection_mode="points",
         config=CHART,
         alt=_("Map of {count} heads: near ones attend alike. {head} is chosen.").format(
-            count=layers * heads, head=view.head
+            count=view.count, head=view.head
         ),
     )
     st.caption(
@@ -62,7 +62,7 @@ def matrix_picture(view: View, apart: HeadDistances) -> list[Figure]:
         key="heads.matrix",
         config=CHART,
         alt=_("Distances between {count} heads in bits; heads of a cluster stand together.").format(
-            count=view.roles.size
+            count=view.count
         ),
     )
     st.caption(

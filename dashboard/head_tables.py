@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from analysis.maps import Head
-from analysis.roles import NO_ROLE, scores
+from analysis.roles import GONE, NO_ROLE, scores
 from dashboard import measuring, state, thresholds
 from dashboard.corpus import text_line
 from dashboard.downloads import file_button, file_name, to_html
@@ -30,7 +31,7 @@ SHOWN_TEXTS = 3  # at each end of a head's focus
 def sentences(view: View) -> None:
     """List the texts on which the chosen head is most and least focused; each opens on the Attention page."""
     focus = view.found.focus
-    if focus is None:
+    if focus is None or view.is_gone():
         return
     head = view.head
     titles = (
@@ -81,7 +82,9 @@ def table(view: View) -> None:
         return
     with box:
         there = [
-            role for role in [*(rule.role for rule in view.rules), NO_ROLE] if (view.roles == role).any()
+            role
+            for role in [*(rule.role for rule in view.rules), NO_ROLE, GONE]
+            if (view.roles == role).any()
         ]
         kept = st.pills(
             _("Roles"),
@@ -111,7 +114,7 @@ def shown_table(view: View, kept: list[str]) -> pd.DataFrame:
         if whole[name].notna().any():
             named[measure_name(name)] = whole[name].round(4).tolist()
             named[_("{measure}: 95% interval").format(measure=measure_name(name))] = [
-                f"{number(low)} – {number(high)}"
+                "–" if np.isnan(low) else f"{number(low)} – {number(high)}"
                 for low, high in zip(whole[f"{name}_low"], whole[f"{name}_high"], strict=True)
             ]
     return pd.DataFrame(named)

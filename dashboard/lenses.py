@@ -81,7 +81,8 @@ def further_heads(reading: Reading, head: Head, lens: str) -> list[Head]:
     layers, heads = reading.maps.layers, reading.maps.heads
     if lens == "rollout":
         return []
-    return [other for other in state.with_heads(layers, heads) if other != head]
+    chosen = [other for other in state.with_heads(layers, heads) if other != head]
+    return [other for other in chosen if not reading.is_gone(other)]
 
 
 def lines_controls(reading: Reading, head: Head) -> None:
@@ -90,7 +91,8 @@ def lines_controls(reading: Reading, head: Head) -> None:
     more = further_heads(reading, head, "weights")
     box = "lines.with"
     st.session_state[box] = [str(other) for other in more]
-    every = {str(Head(layer, index)): Head(layer, index) for layer in range(layers) for index in range(heads)}
+    each = (Head(layer, index) for layer in range(layers) for index in range(heads))
+    every = {str(one): one for one in each if not reading.is_gone(one)}
 
     def keep() -> None:
         state.choose_with([every[name] for name in st.session_state[box] if name in every])

@@ -44,10 +44,19 @@ class View:
         return int(len(self.before.maps) > 1 and st.session_state[keys.SIDE.key] == "second")
 
     @cached_property
+    def gone(self) -> Bools:
+        """Return [layer, head] which heads were removed from the model: they are neither on nor off."""
+        return self.before.maps[0].gone
+
+    def is_gone(self, head: Head) -> bool:
+        """Whether a head was removed from the model."""
+        return bool(self.gone[head.layer, head.index])
+
+    @cached_property
     def moved(self) -> Floats:
         """Return [layer, head] how far the attention of each head moved, see `analysis.answers.moved`."""
         if not self.off.any():
-            return np.zeros(self.shape)
+            return np.where(self.gone, np.nan, 0.0)
         return cache.moved(*self.asked, self.off.tobytes(), self.shape, self.side)
 
 
@@ -74,7 +83,13 @@ def switches(view: View) -> None:
         is_off = bool(view.off[head.layer, head.index])
         said = _("Switch {head} on") if is_off else _("Switch {head} off")
         turn = switched.turn_on if is_off else switched.turn_off
-        st.button(said.format(head=head), key="live.toggle", on_click=turn, args=(head, view.shape))
+        st.button(
+            said.format(head=head),
+            key="live.toggle",
+            on_click=turn,
+            args=(head, view.shape),
+            disabled=view.is_gone(head),
+        )
         st.button(
             _("Undo"),
             key="live.undo",
@@ -88,15 +103,19 @@ def switches(view: View) -> None:
             _("All of layer {layer} off").format(layer=head.layer),
             key="live.layer",
             on_click=switched.layer_off,
-            args=(head.layer, view.shape),
+            args=(head.layer, view.shape, view.gone),
+            disabled=bool(view.gone[head.layer].all()),
         )
         some(
             _("Only {head} off").format(head=head),
             key="live.only",
             on_click=switched.only,
             args=(head, view.shape),
+            disabled=view.is_gone(head),
         )
         some(_("All on"), key="live.on", on_click=switched.all_on, args=(view.shape,))
+    if view.is_gone(head):
+        panels.say_removed(head)
     name = number_names(view.before.kind)
     panels.switch_grid(
         view.effects,
@@ -105,7 +124,8 @@ def switches(view: View) -> None:
         chosen=head,
         key="live.switches",
         scale=_effect_scale(view),
-        on_switch=lambda at, off: switched.press(at, off, view.shape),
+        gone=view.gone,
+        on_switch=lambda at, off: switched.press(at, [one for one in off if not view.gone[one]], view.shape),
     )
     st.caption(_about_switches(view, name))
 
@@ -140,11 +160,11 @@ def say_off(view: View) -> None:
     more = " …" if count > 12 else ""
     st.markdown(
         _("**{count} of {all} heads off**: {heads}").format(
-            count=count, all=view.off.size, heads=named + more
+            count=count, all=int((~view.gone).sum()), heads=named + more
         )
     )
-    whole = np.flatnonzero(view.off.all(axis=1))
-    if len(whole) == len(view.off):
+    whole = np.flatnonzero((view.off | view.gone).all(axis=1) & view.off.any(axis=1))
+    if (view.off | view.gone).all():
         st.caption(_("Every head is off: no word sees another, each goes through the layers on its own."))
     elif len(whole):
         st.caption(

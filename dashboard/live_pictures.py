@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from analysis.answers import Line, distances
-from analysis.maps import Floats, Head, in_units, strongest, with_specials
+from analysis.maps import Floats, Head, in_units, largest, strongest, with_specials
 from analysis.tokens import clip
 from dashboard import keys, panels, state
 from dashboard.figures import difference_map, head_map, literal
@@ -103,11 +103,11 @@ def seen(view: View) -> tuple[Floats, Head, Head] | None:
     if not view.off.any():
         return None
     values = view.moved
-    best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
+    best = largest(values) or view.head
     return values, best, state.watched(*view.shape) or best
 
 
-def moved_grid(values: Floats, best: Head, head: Head) -> None:
+def moved_grid(view: View, values: Floats, best: Head, head: Head) -> None:
     """Draw how far the attention of each head moved; a click watches a head."""
     most = float(values[best.layer, best.index])
     if most > 0:
@@ -125,6 +125,7 @@ def moved_grid(values: Floats, best: Head, head: Head) -> None:
         chosen=head,
         key="live.moved",
         scale=panels.Scale(most=panels.top_of(values), root=True),
+        gone=view.gone,
         on_choose=state.watch,
     )
     st.caption(
@@ -139,6 +140,9 @@ def moved_grid(values: Floats, best: Head, head: Head) -> None:
 
 def watched_map(view: View, head: Head) -> list[Figure]:
     """Draw the map of the watched head before and after, or the difference."""
+    if view.is_gone(head):
+        panels.say_removed(head)
+        return []
     before, after = view.before.maps[view.side], view.after.maps[view.side]
     first, second = (
         with_specials(

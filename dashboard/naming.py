@@ -6,7 +6,7 @@ import math
 
 from analysis.findings import MEASURES
 from analysis.messages import Message
-from analysis.roles import NO_ROLE, Rule
+from analysis.roles import GONE, NO_ROLE, Rule
 from dashboard.text import _, say
 
 INDUCTION = {
@@ -65,6 +65,7 @@ def role_name(role: str) -> str:
         "block": _("own sentence"),
         "broad": _("broad"),
         NO_ROLE: _("no clear role"),
+        GONE: _("removed"),
     }
     return names[role]
 

@@ -17,7 +17,7 @@ from dashboard.components.grid import Cell, grid
 from dashboard.components.switches import At, switches
 from dashboard.components.words import Word, words
 from dashboard.reading import Reading
-from dashboard.text import _
+from dashboard.text import _, escape
 
 MOST_PRINTED = 12  # heads across whose values still fit into their cells
 
@@ -91,6 +91,7 @@ def head_grid(
     letters: np.ndarray | None = None,
     notes: Sequence[Sequence[str]] | None = None,
     pale: np.ndarray | None = None,
+    gone: Bools | None = None,
     on_choose: Callable[[int, int], None] = state.choose_head,
 ) -> None:
     """Draw the grid of heads coloured by ``values`` [layer, head], and let a head be chosen.
@@ -99,8 +100,10 @@ def head_grid(
     letters: [layer, head] what is printed in the cells instead of the values
     notes: [layer][head] what is said of a cell beside its value
     pale: [layer, head] which cells are smaller than noise
+    gone: [layer, head] which heads were removed from the model; they have no value, so their cells are empty
     """
     cells = _cells(values, meaning, scale, letters, notes, pale)
+    _name_removed(cells, gone)
     outlined = None if chosen is None else (chosen.layer, chosen.index)
     grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
     _scale(scale)
@@ -114,11 +117,13 @@ def switch_grid(
     chosen: Head,
     key: str,
     scale: Scale,
+    gone: Bools | None = None,
     on_switch: Callable[[At, list[At]], None],
 ) -> None:
     """Draw the grid of heads as switches, those ``off`` [layer, head] hatched.
 
     values: [layer, head] what colours the heads that are on; None for no colour
+    gone: [layer, head] which heads were removed from the model; their cells are empty
     """
     if values is None:
         plain = Cell(fill="rgba(128,140,160,0.35)", ink="inherit", text="", title="")
@@ -131,6 +136,7 @@ def switch_grid(
         cells[layer][head] = Cell(
             fill="transparent", ink="inherit", text="", title=f"{Head(layer, head)}: {_('off')}", mark="off"
         )
+    _name_removed(cells, gone)
     outlined = (chosen.layer, chosen.index)
     switches(cells, off=places, chosen=outlined, label=meaning, key=key, on_switch=on_switch)
     if values is not None:
@@ -154,6 +160,21 @@ def gone_grid(
     ]
     outlined = None if chosen is None else (chosen.layer, chosen.index)
     grid(cells, chosen=outlined, label=meaning, key=key, on_choose=on_choose)
+
+
+def _name_removed(cells: list[list[Cell]], gone: Bools | None) -> None:
+    """Put an empty cell that says so for each head that was removed."""
+    for layer, head in [] if gone is None else np.argwhere(gone).tolist():
+        title = f"{Head(layer, head)}: {_('removed')}"
+        cells[layer][head] = Cell(fill="transparent", ink="inherit", text="", title=title)
+
+
+def say_removed(head: Head, name: str | None = None) -> None:
+    """Say that a head, of the model ``name`` where there are several, was removed."""
+    said = _("{head} was removed from this model: there is nothing to see of it. Choose another head.")
+    if name is not None:
+        said = _("{head} was removed from {name}: there is nothing to see of it. Choose another head.")
+    st.info(said.format(head=head, name=escape(name or "")))
 
 
 def _cells(
@@ -228,7 +249,7 @@ def word_row(
             text=clip(label),
             shade=float(np.sqrt(max(weight, 0.0))),
             quiet=bool(special),
-            title=f"{weight:.3f}",
+            title="–" if np.isnan(weight) else f"{weight:.3f}",
             starts=i == starts,
         )
         for i, (label, special, weight) in enumerate(zip(tokens.labels, tokens.special, row, strict=True))

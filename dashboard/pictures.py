@@ -31,6 +31,11 @@ def view_controls() -> str:
     return state.choose(keys.VIEW, _("View"), names)
 
 
+def is_there(reading: Reading, head: Head, lens: str = "weights") -> bool:
+    """Whether there is a map of a head to show: rollout has one for a layer, whatever was removed from it."""
+    return lens == "rollout" or not reading.is_gone(head)
+
+
 def part(reading: Reading, head: Head, lens: str = "weights") -> AttentionMaps:
     """Return the map of one head as its picture shows it: the block of the pair that is chosen, or all."""
     return block(reading.view(head, lens), _block(reading))
@@ -70,8 +75,10 @@ def lines_view(reading: Reading, head: Head, query: int, lens: str) -> list[Figu
     if lens != "rollout":
         lenses.lines_controls(reading, head)
     heads = [head, *lenses.further_heads(reading, head, lens)]
-    shown = [(lenses.title(lens, which), part(reading, which, lens)) for which in heads]
-    lenses.lines_picture(reading, shown, positions(reading)[0], query)
+    there = [which for which in heads if is_there(reading, which, lens)]
+    shown = [(lenses.title(lens, which), part(reading, which, lens)) for which in there]
+    if shown:
+        lenses.lines_picture(reading, shown, positions(reading)[0], query)
     return [(name, head_map(one, colour_name=lenses.colour_name(lens))) for name, one in shown]
 
 
@@ -104,8 +111,16 @@ def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
         names = [[Head(layer, i) for i in range(heads)] for layer in range(layers)]
     picked = np.stack([np.stack([tiles[head.layer, head.index] for head in row]) for row in names])
     bits = reading.entropies()[0]
-    said = _("{head}: mean entropy {bits:.2f} bits")
-    notes = [[said.format(head=head, bits=bits[head.layer, head.index]) for head in row] for row in names]
+    said, removed = _("{head}: mean entropy {bits:.2f} bits"), _("removed")
+    notes = [
+        [
+            f"{head}: {removed}"
+            if reading.is_gone(head)
+            else said.format(head=head, bits=bits[head.layer, head.index])
+            for head in row
+        ]
+        for row in names
+    ]
     figure = all_heads(picked, names, notes, chosen)
 
     def choose() -> None:
@@ -121,7 +136,7 @@ def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
         selection_mode="points",
         config=CHART,
         alt=_("Small attention maps of {count} heads; {head} is chosen.").format(
-            count=len(names) * len(names[0]), head=chosen
+            count=sum(not reading.is_gone(head) for row in names for head in row), head=chosen
         ),
     )
     title = _("all heads") if scope == "model" else _("layer {layer}").format(layer=chosen.layer)
@@ -147,7 +162,7 @@ def _even_split(heads: int) -> int:
 def beside_controls(reading: Reading, head: Head) -> Head:
     """Draw the boxes that choose the second head, and return it."""
     layers, heads = reading.maps.layers, reading.maps.heads
-    second = state.second_head(layers, heads, state.beside(head, heads))
+    second = state.second_head(layers, heads, state.beside(head, heads, reading.maps.gone))
     layer = state.number_box(_("Second layer"), keys.LAYER_B, layers, second.layer, width=110)
     index = state.number_box(_("Second head"), keys.HEAD_B, heads, second.index, width=110)
     return Head(layer, index)

@@ -22,7 +22,8 @@ from dashboard.text import _, escape, say_markdown
 if TYPE_CHECKING:
     from analysis.models import Model
 
-SAVED, ERROR = "pruning.saved", "pruning.save.error"
+# Where what is on the page was saved, why it could not be, and which model that is of.
+SAVED, ERROR, SAVED_OF = "pruning.saved", "pruning.save.error", "pruning.saved.of"
 MOST_BYTES = 180_000_000  # of a download: what the page sends goes through one message
 
 
@@ -36,7 +37,6 @@ def make_real(view: View, whole: Model) -> None:
 
     def build() -> None:
         state.acted()
-        st.session_state[SAVED] = st.session_state[ERROR] = None
         if job is not None:
             jobs.forget(job.key)
         pruning_jobs.build(model, view.mask)
@@ -98,6 +98,11 @@ def show(built: Built, whole: Model) -> None:
 
 
 def _save_box(built: Built, whole: Model) -> None:
+    of = pruning_jobs.build_key(sidebar.model_key(), built.mask)
+    if st.session_state.get(SAVED_OF) != of:  # what was said of another model is not said of this one
+        st.session_state[SAVED_OF] = of
+        st.session_state[SAVED] = st.session_state[ERROR] = None
+        st.session_state.pop("pruning.folder", None)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.session_state.setdefault("pruning.folder", default_folder(whole, built.mask))
         st.text_input(_("Folder"), key="pruning.folder", autocomplete="off", max_chars=state.LONGEST)

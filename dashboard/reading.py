@@ -78,6 +78,10 @@ class Reading:
         """Return the mean entropy of every head, in bits and normalised, each [layer, head]."""
         return cache.entropies(self.key, self.text, self.pair, self.units, self.specials)
 
+    def is_gone(self, head: Head) -> bool:
+        """Whether a head was removed from the model."""
+        return bool(self.maps.gone[head.layer, head.index])
+
     def tiles(self) -> np.ndarray:
         """Return every head as a small map, see `cache.tiles`."""
         return cache.tiles(self.key, self.text, self.pair, self.units, self.specials)
@@ -126,5 +130,5 @@ def first_link(reading: Reading, head: Head, example: Example | None) -> tuple[i
         return labels.index(example.query), last
     one = reading.view(head)
     special = one.queries.special
-    words = np.where(special[:, None] | special[None, :], -1.0, one.weights[0, 0])
+    words = np.where(special[:, None] | special[None, :], -1.0, np.nan_to_num(one.weights[0, 0]))
     return strongest(words)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from analysis.maps import Head
+from analysis.tokens import Bools
 from dashboard import keys, thresholds
 from dashboard.examples import EXAMPLES, MINIMAL_PAIRS
 from dashboard.text import LANGUAGE_KEY, browser_language, language
@@ -200,16 +201,28 @@ def second_head(layers: int, heads: int, first: Head) -> Head:
     return Head(_within(keys.LAYER_B, layers, first.layer), _within(keys.HEAD_B, heads, first.index))
 
 
-def beside(head: Head, heads: int) -> Head:
-    """Return the right neighbour of a head, of the first again after the last."""
-    return Head(head.layer, (head.index + 1) % heads)
+def beside(head: Head, heads: int, gone: Bools | None = None) -> Head:
+    """Return the right neighbour of a head, of the first again after the last; of those that are not ``gone``."""
+    return _next_there(Head(head.layer, (head.index + 1) % heads), gone)
 
 
-def chosen_head(layers: int, heads: int) -> Head:
-    """Return the chosen head, within a model of ``layers`` x ``heads``."""
-    return Head(
+def chosen_head(layers: int, heads: int, gone: Bools | None = None) -> Head:
+    """Return the chosen head, within a model of ``layers`` x ``heads``; until one is chosen, one that is not ``gone``."""
+    head = Head(
         _within(keys.LAYER, layers, keys.ARRIVAL.layer), _within(keys.HEAD, heads, keys.ARRIVAL.index)
     )
+    is_chosen = None not in (st.session_state[keys.LAYER], st.session_state[keys.HEAD])
+    return head if is_chosen else _next_there(head, gone)
+
+
+def _next_there(head: Head, gone: Bools | None) -> Head:
+    """Return ``head``, or the next of its layer that is not ``gone`` [layer, head], or else the next after it."""
+    if gone is None or gone.all():
+        return head
+    layers, heads = gone.shape
+    in_layer = [Head(head.layer, (head.index + step) % heads) for step in range(heads)]
+    further = [Head((head.layer + step) % layers, index) for step in range(layers) for index in range(heads)]
+    return next(one for one in (*in_layer, *further) if not gone[one.layer, one.index])
 
 
 def number_box(

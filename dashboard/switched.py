@@ -102,10 +102,10 @@ def only(head: Head, shape: tuple[int, int]) -> None:
     switch(mask)
 
 
-def layer_off(layer: int, shape: tuple[int, int]) -> None:
-    """Switch all heads of a layer off, beside those that are off already."""
+def layer_off(layer: int, shape: tuple[int, int], gone: Bools | None = None) -> None:
+    """Switch all heads of a layer off but those that are ``gone`` [layer, head], beside those that are off already."""
     mask = of_session(*shape)
-    mask[layer] = True
+    mask[layer] |= True if gone is None else ~gone[layer]
     switch(mask)
 
 

@@ -60,13 +60,14 @@ def heads_table(reading: Reading) -> pd.DataFrame:
             one = reading.view(Head(layer, index))
             weights = one.weights[0, 0]
             query, key = strongest(weights)
+            link = f"{one.queries.labels[query]} → {one.keys.labels[key]}"
             rows.append(
                 {
                     _("layer"): layer,
                     _("head"): index,
                     _("entropy (bits)"): round(float(bits[layer, index]), 3),
                     _("entropy (share of maximum)"): round(float(share[layer, index]), 3),
-                    _("strongest link"): f"{one.queries.labels[query]} → {one.keys.labels[key]}",
+                    _("strongest link"): _("removed") if one.gone.any() else link,
                     _("its weight"): round(float(weights[query, key]), 3),
                 }
             )

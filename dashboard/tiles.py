@@ -9,11 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from analysis.maps import Head
+from dashboard.cache import NOTHING
 from dashboard.colours import attention_stops
 from dashboard.figures import ATTENTION_TICKS, MARGIN, colour_bar, literal, rectangle
 from dashboard.text import _
 
-GUTTER = 255  # the value between small maps; weights are 0 to 254
+GUTTER = NOTHING  # the value between small maps; weights are 0 to 254
 QUIET: dict[str, Any] = {"showgrid": False, "zeroline": False, "ticks": ""}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
@@ -94,7 +94,8 @@ def waiting(job: jobs.Job | None, options: ablating.Options, shape: tuple[int, i
     if options.protocol in ("set", "pairs"):
         ablation_panels.set_grid(shape)
     else:
-        said = _("Press Run to measure this.") if job is None else _("Measuring …")
+        over = job is None or job.is_over  # cancelled or failed
+        said = _("Press Run to measure this.") if over else _("Measuring …")
         panels.waiting_grid(*shape, said, key="ablation.waiting")
 
 
@@ -141,8 +142,8 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     options = ablation_controls.options(data, task)
     job = run_button(options, data)
 found = None if job is None else jobs.result(job)
-if isinstance(found, ablating.Found):
-    result(found)
+if found is not None:  # its class may be an older one: a server that sees the code change imports it anew
+    result(cast(ablating.Found, found))
 else:
     waiting(job, options, shape)
 finish()

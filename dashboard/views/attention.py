@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from analysis.maps import Head
+from analysis.maps import Head, largest
 from analysis.messages import HeadroomError
 from analysis.statistics import describe, row_entropy
 from analysis.tokens import clip
@@ -107,7 +107,7 @@ def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
     names = reading.names
     if colour == "link":
         values = reading.links(query, key)
-        best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
+        best = largest(values) or head
         st.markdown(
             _("Which head links **{query}** to **{key}**? Most: **{best}** {weight:.2f}").format(
                 query=escape(names[query]),
@@ -130,6 +130,7 @@ def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
         chosen=head,
         key="grid",
         scale=panels.ROOT if colour == "link" else panels.Scale(),
+        gone=reading.maps.gone,
     )
     st.caption(note)
 
@@ -152,7 +153,7 @@ inputs.sentences()
 reading = open_reading()
 for note in reading.maps.notes:
     st.caption(say_markdown(note))
-head = state.chosen_head(reading.maps.layers, reading.maps.heads)
+head = state.chosen_head(reading.maps.layers, reading.maps.heads, reading.maps.gone)
 chosen = query_and_key(reading, head)
 if chosen is None:
     st.info(
@@ -164,7 +165,10 @@ if chosen is None:
 query, key = chosen
 has_pieces = sidebar.model_key() != sidebar.TOY  # the toy reads whole words and no special tokens
 lens = st.session_state[keys.LENS.key] if st.session_state[keys.VIEW.key] in LENSED else "weights"
-st.markdown(f"**{head}** {say_markdown(describe(reading.view(head), Head(0, 0)))}")
+if reading.is_gone(head):
+    panels.say_removed(head)
+else:
+    st.markdown(f"**{head}** {say_markdown(describe(reading.view(head), Head(0, 0)))}")
 panels.word_row(
     reading,
     reading.view(head, lens).weights[0, 0, query],
@@ -172,14 +176,15 @@ panels.word_row(
     key="words",
     on_choose=lambda unit: choose_query(reading, unit),
 )
-if lens == "weights":
-    readout(reading, head, query)
-else:
-    st.markdown(lenses.readout(reading, head, query, lens))
+if pictures.is_there(reading, head, lens):
+    if lens == "weights":
+        readout(reading, head, query)
+    else:
+        st.markdown(lenses.readout(reading, head, query, lens))
 with st.container(horizontal=True, gap="large"):
     with st.container(width=480):
         head_controls(reading, head, query, key)
-        if has_pieces:  # the toy says nothing that could change
+        if has_pieces and not reading.is_gone(head):  # the toy says nothing that could change
             switch_off(reading, head)
     with st.container(width="stretch"):
         with st.container(horizontal=True):
@@ -192,24 +197,29 @@ with st.container(horizontal=True, gap="large"):
                 second = pictures.beside_controls(reading, head)
         if has_pieces:
             inputs.token_controls(reading.maps.is_pair)
-        if view == "map":
+        others = {"beside": lambda: [second], "lines": lambda: lenses.further_heads(reading, head, lens)}
+        asked = list(dict.fromkeys([head, *others.get(view, list)()]))
+        there = [which for which in asked if pictures.is_there(reading, which, lens)]
+        whole = there == asked
+        figures = []
+        if view == "beside" and second != head and second not in there:
+            panels.say_removed(second)
+        if view == "map" and whole:
             figures = pictures.map_picture(reading, head, query, key, lens)
         elif view == "lines":
             figures = pictures.lines_view(reading, head, query, lens)
         elif view == "heads":
             figures = pictures.heads_picture(reading, head, scope)
-        elif view == "why":
+        elif view == "why" and whole:
             figures = pictures.why_view(reading, head, query, key)
-        else:
+        elif view == "beside" and whole:
             pictures.say_difference(reading, head, second)
         lenses.caveat()
-if view == "beside":
+if view == "beside" and whole:
     figures = pictures.beside_picture(reading, head, second)
-others = {"beside": lambda: [second], "lines": lambda: lenses.further_heads(reading, head, lens)}
-heads = dict.fromkeys([head, *others.get(view, list)()])
-shown = [pictures.part(reading, which, lens) for which in heads]
+shown = [pictures.part(reading, which, lens) for which in there]
 with st.container(horizontal=True):
-    products = lenses.why_table(reading, head, query, key) if view == "why" else None
+    products = lenses.why_table(reading, head, query, key) if view == "why" and whole else None
     tables.attention_tables(reading, shown, lens, products)
     downloads.attention_menu(shown, reading.maps, figures, lens)
 finish(head)

@@ -9,8 +9,9 @@ import streamlit as st
 
 from analysis.export import to_bytes
 from analysis.findings import HeadStatistics
-from analysis.maps import Head, Specials
+from analysis.maps import Head, Specials, largest
 from analysis.messages import HeadroomError
+from analysis.tokens import Bools
 from dashboard import compare_heads, compare_texts, corpus, inputs, keys, measuring, panels, sidebar, state
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.head_figures import Side
@@ -51,29 +52,33 @@ def mode_box() -> str:
 
 
 def head_boxes(
-    shape: tuple[int, int],
-    other_shape: tuple[int, int] | None,
+    gone: Bools,
+    other_gone: Bools | None,
     first: Head | None = None,
     *,
     one_model: bool = False,
 ) -> tuple[Head, Head]:
-    """Draw the boxes of the head, or of two where ``other_shape`` is given, and return them.
+    """Draw the boxes of the head, or of two where ``other_gone`` is given, and return them.
 
+    gone, other_gone: [layer, head] which heads were removed from the model; no choice starts with one of them
     first: the head to look at until one is chosen
     one_model: whether both are of one model, where the second starts as the neighbour of the first
     """
-    head = state.chosen_head(*shape)
+    shape = gone.shape
+    either = gone | other_gone if other_gone is not None and other_gone.shape == shape else gone
+    head = state.chosen_head(shape[0], shape[1], either)
     if first is not None and st.session_state[keys.LAYER] is None:
         head = first
     with st.container(horizontal=True):
         layer = state.number_box(_("Layer"), keys.LAYER, shape[0], head.layer, width=78)
         index = state.number_box(_("Head"), keys.HEAD, shape[1], head.index, width=78)
         head = Head(layer, index)
-        if other_shape is None:
+        if other_gone is None:
             return head, head
-        other = state.second_head(*other_shape, state.beside(head, shape[1]) if one_model else head)
-        layer = state.number_box(_("Second layer"), keys.LAYER_B, other_shape[0], other.layer, width=110)
-        index = state.number_box(_("Second head"), keys.HEAD_B, other_shape[1], other.index, width=110)
+        layers, heads = other_gone.shape
+        other = state.second_head(layers, heads, state.beside(head, shape[1], gone) if one_model else head)
+        layer = state.number_box(_("Second layer"), keys.LAYER_B, layers, other.layer, width=110)
+        index = state.number_box(_("Second head"), keys.HEAD_B, heads, other.index, width=110)
     return head, Head(layer, index)
 
 
@@ -87,14 +92,14 @@ def compare_words(mode: str) -> None:
     except HeadroomError as error:
         stop(error)
     compare_texts.say_alignment(pair)
-    shape, other_shape = (maps.weights.shape[:2] for maps in (pair.first, pair.second))
     values = pair.changes()
-    best = None if values is None else compare_texts.most_changed(values)
+    best = None if values is None else largest(values)
     with st.container(horizontal=True, gap="large"):
         with st.container(width=480):
-            head, other = head_boxes(shape, None if mode == "sentences" else other_shape, best)
+            other_gone = None if mode == "sentences" else pair.second.gone
+            head, other = head_boxes(pair.first.gone, other_gone, best)
             if values is not None:
-                compare_texts.change_grid(values, head)
+                compare_texts.change_grid(values, head, pair.gone)
             else:
                 compare_texts.say_heads(pair, head, other)
                 compare_texts.two_grids(pair, head, other)
@@ -106,8 +111,10 @@ def compare_words(mode: str) -> None:
         with st.popover(_("Download"), icon=":material/download:"):
             for name, maps, which in ((pair.names[0], pair.first, head), (pair.names[1], pair.second, other)):
                 base = file_name("compare", name, str(which))
-                file_button(".csv", partial(to_bytes, maps.at(which), ".csv"), base)
-            file_button(".html", partial(to_html, figures, "Headroom"), file_name("compare", str(head)))
+                if not maps.gone[which.layer, which.index]:
+                    file_button(".csv", partial(to_bytes, maps.at(which), ".csv"), base)
+            if figures:
+                file_button(".html", partial(to_html, figures, "Headroom"), file_name("compare", str(head)))
 
 
 def compare_collections(mode: str) -> None:
@@ -124,21 +131,22 @@ def compare_collections(mode: str) -> None:
     if first is None or second is None:
         finish()
         raise state.PageEnd
-    shape, other_shape = (found.mean.shape[1:] for found in (first, second))
+    names = None if mode == "heads" else (sidebar.model_name(models[0]), sidebar.model_name(models[1]))
     with st.container(horizontal=True, gap="large"):
         with st.container(width=480):
-            head, other = head_boxes(shape, other_shape, one_model=mode == "heads")
-            if mode == "heads":
+            head, other = head_boxes(first.gone, second.gone, one_model=mode == "heads")
+            if names is None:
                 sides = Side(first, head, str(head)), Side(first, other, str(other))
                 compare_heads.pick_grid(first, head, other)
             else:
-                names = tuple(sidebar.model_name(model) for model in models)
                 sides = (
                     Side(first, head, f"{names[0]} {head}"),
                     Side(second, other, f"{names[1]} {other}"),
                 )
-                compare_heads.model_grids(first, second, (names[0], names[1]), head, other)
+                compare_heads.model_grids(first, second, names, head, other)
         with st.container(width="stretch"):
+            if compare_heads.say_removed(sides, names):
+                return
             figures = compare_heads.two_sides(sides, models[0] if mode == "heads" else None, texts)
     collection_files(sides, figures)
 

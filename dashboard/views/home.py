@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from analysis.maps import Head
+from analysis.maps import largest
 from analysis.tokens import clip
 from dashboard import keys, panels, sidebar, state
 from dashboard.examples import EXAMPLES
@@ -33,9 +33,10 @@ if not sidebar.is_ready():
 sidebar.open_model()
 reading = read(sidebar.model_key(), example.text, example.pair, "words", "keep")
 labels = [clip(label) for label in reading.tokens.labels]
-query, key = first_link(reading, state.chosen_head(reading.maps.layers, reading.maps.heads), example)
+head = state.chosen_head(reading.maps.layers, reading.maps.heads, reading.maps.gone)
+query, key = first_link(reading, head, example)
 values = reading.links(query, key)
-best = Head(*(int(i) for i in divmod(int(values.argmax()), values.shape[1])))
+best = largest(values) or head
 with slot.container(horizontal=True, gap="large"):
     with st.container(width=480):
         st.markdown(
@@ -53,6 +54,7 @@ with slot.container(horizontal=True, gap="large"):
             chosen=best,
             key="home.grid",
             scale=panels.ROOT,
+            gone=reading.maps.gone,
             on_choose=go_to,
         )
         st.caption(_("“{text}” Choose a head to see all it does.").format(text=escape(example.text)))
@@ -80,7 +82,7 @@ with slot.container(horizontal=True, gap="large"):
                 ("ablation", _("Which heads matter, beyond noise?")),
                 ("pruning", _("How many heads can go?")),
             ):
-                st.page_link(f"views/{page}.py", label=question, icon=":material/arrow_forward:")
+                st.page_link(page=f"views/{page}.py", label=question, icon=":material/arrow_forward:")
         st.markdown(
             _(
                 "Or choose another model on the left: a **toy** whose attention is written out by hand, a model "

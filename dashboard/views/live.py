@@ -9,8 +9,9 @@ import numpy as np
 import streamlit as st
 
 from analysis.answers import lines
-from analysis.maps import Head
+from analysis.maps import Head, largest
 from analysis.messages import HeadroomError
+from analysis.tokens import Bools
 from dashboard import cache, inputs, keys, live_panels, live_pictures, panels, sidebar, state, switched
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.pictures import Figure
@@ -56,7 +57,7 @@ def open_view() -> live_panels.View:
         st.caption(_("Type the second sentence, and the two are read together."))
         pair = None
     shape = model.geometry.layers, model.geometry.heads
-    off = switched.of_session(*shape)
+    off = switched.of_session(*shape) & ~model.gone
     asked = sidebar.model_key(), st.session_state[keys.TEXT], pair
     try:
         before = cache.answer(*asked, bytes(shape[0] * shape[1]), shape)
@@ -77,7 +78,7 @@ def open_view() -> live_panels.View:
             )
         )
     said = lines(before, after, partial(_spell, model))
-    return live_panels.View(before, after, said, off, _head(shape, effects), effects, asked)
+    return live_panels.View(before, after, said, off, _head(model.gone, effects), effects, asked)
 
 
 def _spell(model: Model, piece: int) -> str:
@@ -87,12 +88,13 @@ def _spell(model: Model, piece: int) -> str:
         return read if read.strip("\ufffd") else str(model.tokenizer.convert_ids_to_tokens(piece))
 
 
-def _head(shape: tuple[int, int], effects: object) -> Head:
+def _head(gone: Bools, effects: object) -> Head:
     """Return the chosen head; until one is, the one that changes most alone."""
+    head = state.chosen_head(gone.shape[0], gone.shape[1], gone)
     chosen = [st.session_state[key] for key in (keys.LAYER, keys.HEAD)]
     if chosen == [None, None] and isinstance(effects, np.ndarray):
-        return Head(*(int(i) for i in divmod(int(np.abs(effects).argmax()), shape[1])))
-    return state.chosen_head(*shape)
+        return largest(np.abs(effects)) or head
+    return head
 
 
 def side_box() -> None:
@@ -130,7 +132,7 @@ with st.container(horizontal=True, gap="large"):
     with st.container(width=480):
         live_panels.switches(view)
         if seen is not None:
-            live_pictures.moved_grid(*seen)
+            live_pictures.moved_grid(view, *seen)
     with st.container(width="stretch"):
         live_panels.say_off(view)
         figures = live_pictures.prediction(view)

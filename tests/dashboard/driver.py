@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -36,24 +37,34 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def dashboard() -> Iterator[str]:
-    """Run the dashboard on a free port and yield its address."""
+    """Run the dashboard on a free port, with runs of its own, and yield its address."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "dashboard/app.py"]
-    process = subprocess.Popen(
-        [*command, "--server.headless", "true", "--server.port", str(port)],
-        cwd=ROOT,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        _wait_for(f"http://localhost:{port}/_stcore/health", process)
-        yield f"http://localhost:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    # Code that changes meanwhile is nothing that a person meets: it is not watched.
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        "dashboard/app.py",
+        "--server.fileWatcherType",
+        "none",
+    ]
+    with tempfile.TemporaryDirectory(prefix="headroom-", ignore_cleanup_errors=True) as runs:
+        process = subprocess.Popen(
+            [*command, "--server.headless", "true", "--server.port", str(port)],
+            cwd=ROOT,
+            env=os.environ | {"HF_HUB_OFFLINE": "1", "HEADROOM_RUNS": runs},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait_for(f"http://localhost:{port}/_stcore/health", process)
+            yield f"http://localhost:{port}"
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def _wait_for(address: str, process: subprocess.Popen) -> None:

@@ -171,7 +171,7 @@ def test_a_lens_shows_what_the_analysis_gives(lens, number, units, specials, bun
     }
     assert sentence[lens] in said(at)
     bar = spec(at)["data"][-1]["marker"]["colorbar"]["title"]["text"]
-    assert bar == {"norms": "share carried", "rollout": "flow"}[lens]
+    assert bar.rstrip() == {"norms": "share carried", "rollout": "flow"}[lens]
     for name in keys.BLOCK.options if example.pair else ():
         part = block(maps, name)
         put(at, block=name, view="map")

@@ -59,6 +59,7 @@ UNSEEN = {
     "id", "key", "form_id", "component_name", "js_content", "css_content", "html_content", "tag", "element_type",
     "theme", "config", "url", "mime", "type", "selection_mode", "autocomplete", "raw_values", "json", "spec", "value",
     "raw_value", "default_format", "format", "icon", "column_order", "columns", "user_key", "delta_path", "deferred_file_id", "hash", "anchor",
+    "page", "page_script_hash",
 }  # fmt: skip
 
 
@@ -523,7 +524,7 @@ NOT_SHOWN = {
     "key", "width", "height", "icon", "mime", "type", "on_change", "on_click", "on_select", "selection_mode", "url_path",
     "gap", "vertical_alignment", "horizontal_alignment", "autocomplete", "layout", "page_icon", "file_name", "css", "js",
     "bind", "format", "border", "show_spinner", "html", "placeholder", "config", "label_visibility", "default",
-    "language",
+    "language", "page",
 }  # fmt: skip
 NO_DISPLAY = {
     "form",
