@@ -8,11 +8,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import streamlit as st
-from scipy.stats import bootstrap, spearmanr
 
 from analysis.maps import Floats, Head
 from analysis.roles import NO_ROLE, RULES, roles
-from dashboard import ablating, jobs, keys, measuring, panels, sidebar, state
+from dashboard import ablating, cache, jobs, keys, measuring, panels, sidebar, state
 from dashboard import ablation_figures as figures
 from dashboard.ablation_panels import View, notes_of
 from dashboard.corpus import corpus
@@ -20,8 +19,6 @@ from dashboard.downloads import file_button, file_name, to_html
 from dashboard.naming import INDUCTION, gradient_name, interval, measure_name, number, role_name
 from dashboard.pictures import CHART, Figure, clicked
 from dashboard.text import _, say
-
-RESAMPLES = 2_000  # of heads, for the interval of a rank correlation
 
 
 def view_box(view: View) -> str:
@@ -133,19 +130,10 @@ def _correlation(x: Floats, y: Floats, name: str, sign: int) -> str:
     x, y = x[kept], y[kept]
     if len(x) < 3 or not np.ptp(x) or not np.ptp(y):
         return _("Rank correlation: not defined, all values are equal.")
-    value = float(spearmanr(x, y).statistic)
-    ends = bootstrap(
-        (x, y),
-        lambda a, b: spearmanr(a, b).statistic,
-        paired=True,
-        vectorized=False,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
+    value, low, high = cache.rank_correlation(x, y)
     what = _("the loss of score") if sign < 0 else _("the change of score")
     return _("Rank correlation of {name} with {what}: **{value}** over {count} heads.").format(
-        name=name, what=what, value=interval(value, float(ends.low), float(ends.high)), count=len(x)
+        name=name, what=what, value=interval(value, low, high), count=len(x)
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DEVICE = re.compile(r"#(cuda|mps)$")
 PINNED = re.compile(r"(\w[\w.-]*(?:/[\w.-]+)?)@([^@\s]+)")  # a hub id and its revision
 
+RESAMPLES = 2_000  # of heads, for the interval of a rank correlation
 TILE = 48  # cells a side of a small map
 NOTHING = 255  # in a small map what is drawn as nothing
 
@@ -175,6 +176,23 @@ def effects(key: str, text: str, pair: str | None) -> np.ndarray:
     model = _one_thread(key)
     assert isinstance(model, Model)
     return effects(model, text, pair, answer(model, text, pair))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
+    """Return Spearman's rank correlation over heads, and the ends of its 95% interval by a bootstrap over them."""
+    from scipy.stats import bootstrap, spearmanr
+
+    ends = bootstrap(
+        (x, y),
+        lambda a, b: spearmanr(a, b).statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return float(spearmanr(x, y).statistic), float(ends.low), float(ends.high)
 
 
 def _capture(key: str, text: str, pair: str | None) -> AttentionMaps:

@@ -276,7 +276,8 @@ def _cell(value: float, head: Head, note: str, text: str, scale: Scale, pale: bo
     if np.isnan(value):
         return Cell(fill="transparent", ink="inherit", text="", title=f"{head}: –")
     fill = colour(scale.colours, scale.share(value))
-    title = f"{head}: {value:.3f} · {note}" + (" · " + _("smaller than noise") if pale else "")
+    shown = f"{value:.3f}" if abs(value) >= 0.0005 else "0.000"
+    title = f"{head}: {shown} · {note}" + (" · " + _("smaller than noise") if pale else "")
     return Cell(fill=fill, ink=ink(fill), text=text, title=title, mark="pale" if pale else "")
 
 

@@ -82,7 +82,7 @@ def _curve(one: Curve, number: int) -> go.Scatter:
         _("{order}: {removed} of {all} heads gone, {score}, change {change}").format(
             order=order_name(one.path.order),
             removed=int(one.path.removed[i]),
-            all=one.path.masks[0].size,
+            all=one.path.there,
             score=interval(float(one.score[i]), float(one.low[i]), float(one.high[i])),
             change=interval(float(delta[i]), float(low[i]), float(high[i])),
         )

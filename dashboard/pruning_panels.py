@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from analysis.curves import Curve, Knee
     from analysis.datasets import Data
     from analysis.models import Model
+    from analysis.tokens import Bools
     from analysis.trial import Options
 
 MOST_SEEDS = 100
@@ -168,7 +169,7 @@ def summary(view: View) -> None:
             "({examples:,} examples that chose nothing)."
         ).format(
             removed=found.removed,
-            all=curve.path.masks[0].size,
+            all=curve.path.there,
             share=found.share,
             order=order_name(curve.path.order),
             metric=metric_name(curve.metric),
@@ -247,14 +248,14 @@ def along(view: View) -> None:
     st.markdown(
         _("**{removed} of {all} heads gone**: {metric} {score}{change}").format(
             removed=counts[view.step],
-            all=view.mask.size,
+            all=curve.path.there,
             metric=metric_name(curve.metric),
             score=score,
             change=_change(view),
         )
     )
     panels.gone_grid(
-        view.mask,
+        view.mask | curve.path.gone,
         meaning=_("heads that are removed"),
         key="pruning.grid",
         chosen=state.chosen_head(*view.mask.shape),
@@ -298,16 +299,16 @@ def default_folder(model: Model, mask: np.ndarray) -> str:
     return str(root() / "models" / f"{model.name.replace('/', '-')}-without-{int(mask.sum())}-heads")
 
 
-def check_options(options: Options, data: Data, shape: tuple[int, int]) -> HeadroomError | None:
-    """Return what is wrong with the options before anything runs, or None."""
-    from analysis.ablation import one_set
+def check_options(options: Options, data: Data, gone: Bools) -> HeadroomError | None:
+    """Return what is wrong with the options before anything runs, or None.
+
+    gone: [layer, head] heads that the model lacks already
+    """
     from analysis.datasets import split
     from analysis.pruning import steps
 
     try:
-        if options.limits.protected:
-            one_set(options.limits.protected, shape)
-        steps(np.zeros(shape, dtype=bool), options.limits)
+        steps(gone, options.limits)
         split(data, seed=options.seed)
     except HeadroomError as error:
         return error

@@ -26,6 +26,7 @@ from dashboard.text import _, say_markdown
 
 if TYPE_CHECKING:
     from analysis.models import Model
+    from analysis.tokens import Bools
     from analysis.trial import Options
 
 ASKED = "pruning.asked"  # whether this session asked for curves already
@@ -58,9 +59,9 @@ def open_model() -> Model:
     raise state.PageEnd
 
 
-def run_button(options: Options, data: Data, model: str, shape: tuple[int, int]) -> list[jobs.Job | None]:
+def run_button(options: Options, data: Data, model: str, gone: Bools) -> list[jobs.Job | None]:
     """Draw Run and return the job of each order; the first default runs by itself."""
-    wrong = pruning_panels.check_options(options, data, shape)
+    wrong = pruning_panels.check_options(options, data, gone)
 
     def run() -> None:
         state.acted()
@@ -119,7 +120,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
         st.error(say_markdown(error.message))
         finish()
         raise state.PageEnd from error
-    found = run_button(options, data, key, shape)
+    found = run_button(options, data, key, model.gone)
 results = [jobs.result(job) for job in found if job is not None]
 curves = [curve for result in results if isinstance(result, list) for curve in result]
 pruning_panels.say_failures(found)

@@ -73,8 +73,11 @@ def hatched(at):
 def shows(at, curve, step, loss):
     """Assert that the page stands at a step of a curve, and says what can go by it."""
     found = knee(curve, loss)
-    size = curve.path.masks[0].size
-    assert f"**{found.removed} of {size} heads ({found.share:.0%})** can go by {order_name(curve.path.order)} " in said(at)
+    size = curve.path.there
+    assert (
+        f"**{found.removed} of {size} heads ({found.share:.0%})** can go by {order_name(curve.path.order)} "
+        in said(at)
+    )
     assert f"of at most {loss:g}, at 95% ({curve.changes.examples} examples that chose nothing)." in said(at)
     removed = int(curve.path.removed[step])
     score = interval(float(curve.score[step]), float(curve.low[step]), float(curve.high[step]))
@@ -85,7 +88,9 @@ def shows(at, curve, step, loss):
         assert f"change {change}" in said(at)
         assert ("smaller than noise" in said(at)) == bool(changes.noise[i])
     assert at.select_slider(key="pruning.along").value == removed
-    assert hatched(at) == {Head(*map(int, place)) for place in np.argwhere(curve.path.masks[step])}
+    assert hatched(at) == {
+        Head(*map(int, place)) for place in np.argwhere(curve.path.masks[step] | curve.path.gone)
+    }
 
 
 def start_of(curve, loss):
@@ -178,7 +183,10 @@ def test_fidelity_offers_no_order_that_needs_a_loss(tiny, few, files):
     box = at.multiselect(key="pruning.orders.en")
     assert box.options == [order_name(name) for name in ORDERS if name not in NEED_LOSS]
     assert box.value == ["ablation"]
-    same(offered(ask(at), files, "fidelity"), direct(quick(tiny(), "ablation", task="fidelity"), few["fidelity", "en"]))
+    same(
+        offered(ask(at), files, "fidelity"),
+        direct(quick(tiny(), "ablation", task="fidelity"), few["fidelity", "en"]),
+    )
     at = open_on(tiny(), task="fidelity", orders="importance,fisher")
     assert at.multiselect(key="pruning.orders.en").value == ["random"]
 
@@ -218,7 +226,10 @@ def test_limits_that_make_no_sense_are_one_sentence(tiny, few, files, link, said
     ran(at.number_input(key="keep.input").set_value(1).run())
     assert not at.error
     table = offered(ask(at), files)
-    same(table, direct(quick(tiny(), "random", keep=1, protected=(Head(0, 1), Head(2, 3))), few["similarity", "en"]))
+    same(
+        table,
+        direct(quick(tiny(), "random", keep=1, protected=(Head(0, 1), Head(2, 3))), few["similarity", "en"]),
+    )
     assert not {Head(0, 1), Head(2, 3)} & set(read_heads(table["heads"].iloc[-1]))
     assert table["removed"].max() == 9
 
@@ -289,7 +300,9 @@ def test_a_link_gives_the_same_page_again(tiny):
     assert sent(at, "grid")["chosen"] == [1, 2]
     again = open_page(PRUNING, **at.query_params)
     assert said(again) == said(at)
-    odd = open_on(tiny(), step="7", loss="-1", seeds="0", keep="-1", orders="best,,", order="best", along="x" * 20)
+    odd = open_on(
+        tiny(), step="7", loss="-1", seeds="0", keep="-1", orders="best,,", order="best", along="x" * 20
+    )
     assert not odd.error
     assert not odd.exception
 
