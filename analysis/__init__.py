@@ -24,10 +24,19 @@ that a screen exists (``tests/test_house.py`` holds both).
     hub           a model's files from the hub
     loading       the network and the tokenizer of a checkpoint
     models        open a model: bundled, hub id or local folder
-    toy           multi-head attention by hand
+    toy           multi-head attention by hand, every step in the open
     capture       text -> attention maps, from a model and from the toy alike
     lenses        beside the weights: their flow through the layers, what is carried, why a query looks
     statistics    entropy and what a head does, in numbers and in a sentence
+    by_hand       the module laid beside torch's own; a width split into heads
+    shapes        every tensor of multi-head attention with its shape
+    planted       heads set by hand over one sentence
+    six_words     that sentence: where each head looks, and the output as a sum over the heads
+    variations    masked, crossed, without the scale, in another order
+    cost          what maps of n x n cost, measured
+    senses        one word in two texts: how far its vectors grow apart
+    trained_toy   two layers of attention, trained while one looks: an induction circuit appears
+    toy_pruning   that network without some of its heads: roles are shared
     compare       two texts, or one text under two sources: tokens aligned, how much each head changes
     answers       what a model says of a text, before and after heads were switched off
     texts         texts from files, and those that ship

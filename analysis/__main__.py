@@ -105,6 +105,9 @@ def head_lines(maps: AttentionMaps) -> list[str]:
     lines = ["layer\thead\tentropy\tnormalised\tstrongest"]
     for layer in range(maps.layers):
         for head in range(maps.heads):
+            if maps.gone is not None and maps.gone[layer, head]:
+                lines.append(f"{layer}\t{head}\tremoved\t\t")
+                continue
             weights = maps.weights[layer, head]
             query, key = strongest(weights)
             link = f"{maps.queries.labels[query]} -> {maps.keys.labels[key]} {weights[query, key]:.3f}"

@@ -32,8 +32,8 @@ class Curve:
 
     @property
     def share(self) -> Floats:
-        """Return [step] the share of the heads that are gone."""
-        return self.path.removed / self.path.masks[0].size
+        """Return [step] the share of the heads that are gone, of those that the model had."""
+        return self.path.removed / self.path.there
 
     def frame(self) -> pd.DataFrame:
         """Return a row a step: order, seed, removed, share, score, ci_low, ci_high, heads."""

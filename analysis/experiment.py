@@ -31,6 +31,7 @@ from analysis.probe import Replacement
 from analysis.problems import TASKS, Problem, Task
 from analysis.runs import Run, RunError, hash_of, hash_of_texts
 from analysis.tasks import set_up
+from analysis.tokens import Bools
 
 __all__ = ["TASKS"]
 Protocol = Literal["single", "all-but-one", "set", "pairs"]
@@ -114,23 +115,33 @@ def prepare(options: Options, model: Model, data: Data) -> Experiment:
         assert estimate is not None
         other = set_up("fidelity", model, replace(estimate, gold=None))
         means = mean_contexts(other.model, other.inputs)
-    masks, reported = masks_of(options, (problem.model.geometry.layers, problem.model.geometry.heads))
+    masks, reported = masks_of(options, problem.model.gone)
     return Experiment(options, problem, masks, means, used, reported)
 
 
-def masks_of(options: Options, shape: tuple[int, int]) -> tuple[np.ndarray, int]:
+def masks_of(options: Options, gone: Bools) -> tuple[np.ndarray, int]:
     """Return [variant, layer, head] what is switched off, first nothing at all, and how many are reported.
+
+    gone: [layer, head] heads that the model does not have any more; no variant is about them
 
     After pairs come their heads alone: what a pair does beyond the two is what it is looked at for.
     """
+    shape = (gone.shape[0], gone.shape[1])
     heads = read_heads(options.heads)
     if options.protocol in ("set", "pairs") and len(heads) < (1 if options.protocol == "set" else 2):
         raise OptionError(
             "The protocol {protocol} needs heads: name them, such as 5.8,3.2.", protocol=options.protocol
         )
+    away = [
+        head
+        for head in heads
+        if head.layer < shape[0] and head.index < shape[1] and gone[head.layer, head.index]
+    ]
+    if away:
+        raise OptionError("Head {head} was removed from this model. Name heads that are there.", head=away[0])
     made = {
-        "single": lambda: single_heads(*shape),
-        "all-but-one": lambda: all_but_one(*shape),
+        "single": lambda: single_heads(*shape)[~gone.ravel()],
+        "all-but-one": lambda: all_but_one(*shape)[~gone.ravel()] & ~gone,
         "set": lambda: one_set(heads, shape),
         "pairs": lambda: pairs_of(heads, shape),
     }[options.protocol]()

@@ -90,19 +90,23 @@ def best_by_layer(
     For the protocol "all-but-one". Columns: layer, kept, chosen_delta (on the half that chose it), delta, ci_low,
     ci_high, p, noise (on the other half; p is not corrected for the number of layers).
     """
-    layers, heads = experiment.masks.shape[1:]
+    gone = experiment.problem.model.gone
     choosing, reporting = halves(experiment)
-    chosen = judge_plain(experiment, predictions, choosing).reshape(layers, heads)
-    kept = np.nan_to_num(chosen, nan=-np.inf).argmax(axis=1)
-    variants = [0, *(1 + layer * heads + int(head) for layer, head in enumerate(kept))]
-    few = replace(experiment, masks=experiment.masks[variants], reported=layers)
+    chosen = np.full(gone.shape, np.nan)
+    chosen[~gone] = judge_plain(experiment, predictions, choosing)
+    number = np.zeros(gone.shape, dtype=np.int64)  # of each head's variant
+    number[~gone] = 1 + np.arange((~gone).sum())
+    layers = np.flatnonzero(~gone.all(axis=1))  # an emptied layer keeps none
+    kept = np.nan_to_num(chosen, nan=-np.inf).argmax(axis=1)[layers]
+    variants = [0, *number[layers, kept].tolist()]
+    few = replace(experiment, masks=experiment.masks[variants], reported=len(layers))
     some = {name: table[variants] for name, table in predictions.items()}
     found = judge(few, some, which=reporting, on_progress=on_progress)
     return pd.DataFrame(
         {
-            "layer": np.arange(layers),
+            "layer": layers,
             "kept": kept,
-            "chosen_delta": chosen[np.arange(layers), kept],
+            "chosen_delta": chosen[layers, kept],
             "delta": found.delta,
             "ci_low": found.low,
             "ci_high": found.high,
@@ -162,6 +166,19 @@ def interactions(
             "noise": found.noise,
         }
     )
+
+
+def worst(table: pd.DataFrame, most: int = 5) -> list[str]:
+    """Return the largest falls of a result in words, a line each: what was off, the change and its interval."""
+    shown = table.dropna(subset=["delta"]).nsmallest(most, "delta")
+    lines = []
+    for row in shown.itertuples():
+        sure = "" if np.isnan(row.q) else f" q {row.q:.4f}"
+        off = (
+            row.heads if len(row.heads) <= 40 else f"{row.heads.count(',') + 1} heads ({row.heads[:30]} ...)"
+        )
+        lines.append(f"off {off}: {row.delta:+.6f} [{row.ci_low:+.6f}, {row.ci_high:+.6f}]{sure}")
+    return lines
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,19 @@ class Path:
     """An order of removal: masks [step, layer, head], True where a head is gone; each holds the one before it.
 
     (The masks of "fisher" need not: its heads are rearranged at each step.) The first has nothing removed.
+
+    gone: [layer, head] heads that the model lacked before; no mask has any of them
     """
 
     order: Order
     seed: int
     masks: np.ndarray
+    gone: Bools
+
+    @property
+    def there(self) -> int:
+        """Return how many heads there were before the first was removed."""
+        return int((~self.gone).sum())
 
     @property
     def removed(self) -> np.ndarray:
@@ -95,16 +103,16 @@ def path(
     counts = check(order, problem, limits)
     if order == "fisher":
         scores = importance(problem, on_progress=lambda done: tell(done / len(problem.examples)))
-        return Path(order, seed, fisher_masks(scores.each, counts, gone, limits.keep, limits.protected))
+        return Path(order, seed, fisher_masks(scores.each, counts, gone, limits.keep, limits.protected), gone)
     if order in ("importance", "greedy"):
         by_gradient = partial(_importance_now, normalised=normalised)
         anew = by_gradient if order == "importance" else _losses_now
-        return Path(order, seed, _step_by_step(anew, problem, counts, limits, tell))
+        return Path(order, seed, _step_by_step(anew, problem, counts, limits, tell), gone)
     scores_once = _scores(order, problem, seed, normalised, tell)
     masks = [np.zeros_like(gone)]
     for count in counts[1:]:
         masks.append(remove_lowest(scores_once, masks[-1], count, gone, limits))
-    return Path(order, seed, np.stack(masks))
+    return Path(order, seed, np.stack(masks), gone)
 
 
 def check(order: Order, problem: Problem, limits: Limits) -> list[int]:

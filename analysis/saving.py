@@ -167,13 +167,20 @@ def heads_of_curve(path: Path, share: float) -> str:
             table = pd.read_csv(path, dtype={"heads": str}, keep_default_na=False)
         first = table[(table["order"] == table["order"].iloc[0]) & (table["seed"] == table["seed"].iloc[0])]
         there = first[first["share"].astype(float) <= share + 1e-9]
-        return str(there.iloc[-1]["heads"])
+        heads = str(there.iloc[-1]["heads"])
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise SaveError(
             "{path} is no curve of a pruning run: {reason}. Give the file that prune --out wrote.",
             path=str(path),
             reason=first_line(error),
         ) from error
+    if not heads:
+        raise SaveError(
+            "At the share {share} the curve in {path} has removed nothing. Ask for a larger --share.",
+            share=share,
+            path=str(path),
+        )
+    return heads
 
 
 def as_json(gone: Bools) -> str:

@@ -71,6 +71,10 @@ def ablate(
             f"draft: changes off by at most {wrong.change:.6f}, predictions by {wrong.prediction:.6f}, on "
             f"{wrong.variants} variants x {wrong.examples} examples"
         )
+    for line in outcome.worst(table):
+        typer.echo(line)
+    if made.problem.task == "fidelity":
+        typer.echo("fidelity can only fall: no test, beyond noise is an interval without 0")
     undefined = int(table["delta"].isna().sum())
     if undefined:
         typer.echo(f"undefined for {undefined} of {len(table)}: all their predictions are equal")

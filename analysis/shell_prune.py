@@ -96,7 +96,12 @@ def shrink(
     from_: Annotated[
         Path | None, typer.Option("--from", help="A curve that prune wrote, in place of --heads.")
     ] = None,
-    share: Annotated[float, typer.Option(help="With --from: at most this share of the heads goes.")] = 0.0,
+    share: Annotated[
+        float,
+        typer.Option(
+            help="With --from: at most this share of the heads goes, in the first order of the file."
+        ),
+    ] = 0.0,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx into the folder too.")] = False,
     zeros: Annotated[
         bool, typer.Option("--zeros", help="Keep the shape and write zeros: loads anywhere, no faster.")
@@ -140,7 +145,7 @@ def shrink(
         typer.echo(f"model.onnx: differs by {export(small, out / 'model.onnx'):.1e} of the largest output")
     before, after = sizes(whole.network), sizes(small.network)
     typer.echo(
-        f"{out}: {int(mask.sum())} of {mask.size} heads removed, {after.parameters:,} of {before.parameters:,} "
+        f"{out}: {int((mask & ~whole.gone).sum())} of {int((~whole.gone).sum())} heads removed, {after.parameters:,} of {before.parameters:,} "
         f"parameters, {after.products / before.products:.1%} of the multiply-adds at 64 tokens"
     )
     typer.echo(f"largest difference from the masked model: {difference:.1e}")

@@ -157,14 +157,23 @@ def band(curves: Sequence[Curve]) -> Band | None:
 def sentences(curves: Sequence[Curve], most: float) -> list[str]:
     """Return what was found, a sentence an order, as a report can quote it."""
     first = curves[0]
-    said = [f"whole model: {first.metric} {first.whole:.6f}"]
+    low, high = first.changes.score_ends
+    said = [
+        f"whole model: {first.metric} {first.whole:.6f} [{low:.4f}, {high:.4f}] on {first.changes.examples} examples "
+        "that chose nothing"
+    ]
     random = [knee(one, most) for one in curves if one.path.order == "random"]
     for one in curves:
         if one.path.order == "random":
             continue
         found = knee(one, most)
+        if not found.removed:
+            said.append(
+                f"{one.path.order}: no step is sure to lose at most {most:g} at 95%, for so few examples"
+            )
+            continue
         said.append(
-            f"{one.path.order}: {found.removed} of {one.path.masks[0].size} heads ({found.share:.0%}) can go with a loss "
+            f"{one.path.order}: {found.removed} of {one.path.there} heads ({found.share:.0%}) can go with a loss "
             f"of {one.metric} not above {most:g} at 95% (loss {found.loss:.4f}, at most {found.loss_high:.4f})"
         )
     if random:

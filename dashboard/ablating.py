@@ -73,8 +73,7 @@ def start(options: Options, data: Data, model_key: str) -> jobs.Job:
     """
     from analysis.experiment import masks_of
 
-    geometry = _model(model_key).geometry
-    variants = masks_of(options, (geometry.layers, geometry.heads))[1]
+    variants = masks_of(options, _model(model_key).gone)[1]
 
     def work(report: jobs.Report) -> Found:
         _threads()
@@ -159,7 +158,7 @@ def control(report: jobs.Report) -> tuple[Control, Experiment, Changes]:
     planted = control()
     options = Options(data="control", task="classification", model="control")
     problem = set_up("classification", planted.model, planted.data)
-    masks, reported = masks_of(options, (problem.model.geometry.layers, problem.model.geometry.heads))
+    masks, reported = masks_of(options, problem.model.gone)
     made = Experiment(options, problem, masks, None, "all", reported)
     return planted, made, judge(made, sweep(made, None, report))
 

@@ -85,7 +85,7 @@ def against(
     letters: Sequence[str],
     noise: Bools,
     *,
-    chosen: int,
+    chosen: int | None,
     axes: tuple[str, str],
 ) -> go.Figure:
     """Return a number of every head [head] against its change: full where it is more than noise, hollow where not."""

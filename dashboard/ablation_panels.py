@@ -39,13 +39,25 @@ class View:
         return self.found.experiment.options.protocol
 
     @property
-    def place(self) -> int:
-        """Return where the chosen head stands among all."""
-        return self.head.layer * self.shape[1] + self.head.index
+    def gone(self) -> np.ndarray:
+        """Return [layer, head] the heads that the model does not have any more."""
+        return self.found.experiment.problem.model.gone
+
+    @property
+    def heads(self) -> list[Head]:
+        """Return the head that each variant is about, where there is a variant for each head that is there."""
+        return [Head(int(layer), int(head)) for layer, head in np.argwhere(~self.gone)]
+
+    @property
+    def place(self) -> int | None:
+        """Return which variant is about the chosen head; None for one that was removed."""
+        return self.heads.index(self.head) if self.head in self.heads else None
 
     def grid(self, values: np.ndarray) -> np.ndarray:
-        """Return [layer, head] of [variant], where there is a variant for each head."""
-        return values.reshape(self.shape)
+        """Return [layer, head] of [variant], where there is a variant for each head; NaN, or False, for none."""
+        whole = np.full(self.shape, False if values.dtype == bool else np.nan)
+        whole[~self.gone] = values
+        return whole
 
     def axis(self) -> str:
         """Return what a change is called."""
@@ -63,11 +75,11 @@ def view_of(found: Found) -> View:
     chosen = st.session_state[keys.METRIC.key]
     layers, heads = found.experiment.masks.shape[1:]
     metric = chosen if chosen in metrics else metrics[0]
-    head = state.chosen_head(layers, heads)
+    view = View(found, metric, state.chosen_head(layers, heads))
     delta = found.changes[metric].delta
-    if st.session_state[keys.LAYER] is None and len(delta) == layers * heads:
-        head = Head(*(int(i) for i in divmod(int(np.nan_to_num(np.abs(delta)).argmax()), heads)))
-    return View(found, metric, head)
+    if st.session_state[keys.LAYER] is None and len(delta) == len(view.heads):
+        return View(found, metric, view.heads[int(np.nan_to_num(np.abs(delta)).argmax())])
+    return view
 
 
 def metric_box(found: Found) -> None:
@@ -190,15 +202,16 @@ def change_grid(view: View) -> None:
     found = view.changes
     said = [note.split(": ", 1)[1] for note in notes_of(view)]
     pale = " · " + _("smaller than noise")  # which the grid says of its pale cells itself
-    notes = [text.removesuffix(pale) for text in said]
+    at = {head: text.removesuffix(pale) for head, text in zip(view.heads, said, strict=True)}
     panels.head_grid(
         view.grid(found.delta),
         meaning=view.axis(),
         chosen=view.head,
         key="ablation.grid",
         scale=panels.Scale(most=panels.top_of(found.delta), differences=True),
-        notes=[notes[a * heads : (a + 1) * heads] for a in range(layers)],
+        notes=[[at.get(Head(a, b), "") for b in range(heads)] for a in range(layers)],
         pale=view.grid(found.noise),
+        gone=view.gone,
     )
     what = {
         "single": _(
@@ -209,12 +222,11 @@ def change_grid(view: View) -> None:
         ),
     }[view.protocol]
     st.caption(what.format(axis=view.axis(), under=view.under()))
-    st.markdown(
-        f"**{view.head}** "
-        + said[view.place].split(" · ", 1)[0]
-        + " · "
-        + (" · ".join(said[view.place].split(" · ")[1:]) or _("no test"))
-    )
+    if view.place is None:
+        st.markdown(_("**{head}** was removed from this model.").format(head=view.head))
+        return
+    first, *rest = said[view.place].split(" · ")
+    st.markdown(f"**{view.head}** {first} · {' · '.join(rest) or _('no test')}")
 
 
 def set_grid(shape: tuple[int, int]) -> None:

@@ -34,7 +34,8 @@ def ranked_bars(view: View) -> list[Figure]:
     def choose() -> None:
         point = clicked("ablation.ranked", len(at))
         if point is not None and is_grid:
-            state.choose_head(*divmod(at[point], view.shape[1]))
+            head = view.heads[at[point]]
+            state.choose_head(head.layer, head.index)
 
     worst = ", ".join(f"{names[i]} {number(float(found.delta[i]))}" for i in at[:3])
     st.plotly_chart(

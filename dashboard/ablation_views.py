@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from analysis.maps import Floats, Head
+from analysis.maps import Floats
 from analysis.roles import NO_ROLE, RULES, roles
 from dashboard import ablating, cache, jobs, keys, measuring, panels, sidebar, state
 from dashboard import ablation_figures as figures
@@ -43,7 +43,7 @@ def importance_picture(view: View) -> list[Figure]:
     names = {name: gradient_name(name) for name in keys.GRADIENT.options}
     which = state.choose(keys.GRADIENT, _("Gradient score"), names, widget=st.selectbox, width=230)
     frame = found.importance.frame()
-    x = frame[which].to_numpy(dtype=float)
+    x = frame[which].to_numpy(dtype=float)[~view.gone.ravel()]
     metric = [one.name for one in found.experiment.problem.metrics].index(view.metric)
     delta = judge_plain(found.experiment, found.predictions, halves(found.experiment)[1], metric)
     return _scatter(
@@ -69,7 +69,7 @@ def measure_picture(view: View) -> list[Figure]:
     if found is None:
         measuring.say_state(measuring.statistics_key(*asked))  # type: ignore[arg-type]
         return []
-    named = roles(found).ravel()
+    named = roles(found)[~view.gone]
     letter = {rule.role: rule.letter for rule in RULES}
     letters = ["" if role == NO_ROLE else letter[role] for role in named]
     said = _("Letters: {roles}.").format(
@@ -78,7 +78,7 @@ def measure_picture(view: View) -> list[Figure]:
         )
         or "–"
     )
-    x = found.table(which).ravel()
+    x = found.table(which)[~view.gone]
     return _scatter(view, x, view.changes.delta, names[which], said, sign=-1, letters=letters)
 
 
@@ -108,7 +108,8 @@ def _scatter(
     def choose() -> None:
         point = clicked("ablation.against", len(x))
         if point is not None:
-            state.choose_head(*divmod(point, view.shape[1]))
+            head = view.heads[point]
+            state.choose_head(head.layer, head.index)
 
     st.plotly_chart(
         figure,
@@ -210,7 +211,7 @@ def whole_table(view: View) -> pd.DataFrame:
     if view.found.importance is not None:
         frame = view.found.importance.frame()
         for name in ("importance", "importance_normalised", "signed"):
-            table[name] = frame[name].to_numpy()
+            table[name] = frame[name].to_numpy()[~view.gone.ravel()]
     return table
 
 
@@ -222,7 +223,7 @@ def tables(view: View, pictures: list[Figure]) -> None:
         if box.open:
             shown = whole.copy()
             if view.protocol == "single":
-                shown.insert(0, "name", [str(Head(*divmod(i, view.shape[1]))) for i in range(len(shown))])
+                shown.insert(0, "name", [str(head) for head in view.heads])
             box.dataframe(shown.round(6), hide_index=True, width="stretch")
             for extra in (view.found.layers, view.found.pairs):
                 if extra is not None:

@@ -23,6 +23,7 @@ from analysis.significance import Changes, interval_of_score
 from analysis.tasks import set_up
 from tests import tiny
 from tests.test_pruning import DATA, FORMS, SHAPE, TASKS
+from tests.test_surgery import UNEVEN
 
 REPLICATES = 300
 
@@ -124,6 +125,17 @@ def test_the_intervals_are_those_of_an_ablation(models, task):
     assert (table["score"] <= table["ci_high"] + 1e-9).all()
 
 
+def test_of_a_model_that_lacks_heads_the_share_is_of_those_it_had(models):
+    problem = set_up("masked", models("masked"), DATA["masked"])
+    small = replace(problem, model=smaller(problem.model, UNEVEN))
+    found = curve(path("greedy", small, Limits(step=0.4)), small)
+    assert found.path.removed.tolist() == [0, 2, 4, 5]
+    assert found.share.tolist() == [0, 0.4, 0.8, 1]
+    both = predictions_of(problem, found.path.masks | UNEVEN)[found.metric]
+    np.testing.assert_allclose(found.score, both.mean(axis=1), atol=2e-6)
+    assert knee(found, 100.0).share == 1
+
+
 # The knee
 
 
@@ -135,7 +147,9 @@ def made_curve(falls, ends, order="greedy", seed=0, scores=None):
     score = np.append(0.9, 0.9 + delta) if scores is None else np.array(scores)
     changes = Changes("spearman", 0.9, (0.8, 1.0), score[1:], some, some, delta, low, some, some, some, none,
                       100, 50, some.astype(np.int64))  # fmt: skip
-    return Curve(Path(order, seed, masks), "spearman", 0.9, score, score - 0.1, score + 0.1, changes)
+    return Curve(
+        Path(order, seed, masks, masks[0]), "spearman", 0.9, score, score - 0.1, score + 0.1, changes
+    )
 
 
 @pytest.mark.parametrize(

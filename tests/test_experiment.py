@@ -23,8 +23,9 @@ from analysis.experiment import (
 from analysis.maps import Head, read_heads, write_heads
 from analysis.messages import OptionError
 from analysis.models import open_model
-from analysis.outcome import judge, result
+from analysis.outcome import best_by_layer, judge, result
 from analysis.runs import RunError
+from analysis.saving import smaller
 from tests import tiny
 from tests.conftest import ROOT
 
@@ -142,6 +143,24 @@ def test_the_protocols(model):
     with pytest.raises(OptionError, match="names no head"):
         read_heads("5.8,x")
     assert read_heads(" 5.8 , 0.0") == [Head(5, 8), Head(0, 0)]
+
+
+def test_an_experiment_is_about_the_heads_that_are_there(model):
+    gone = np.zeros((3, 4), dtype=bool)
+    gone[1, 2] = gone[2] = True
+    small = smaller(model, gone)
+    there = [head for head in np.ndindex(3, 4) if not gone[head]]
+    one = made(small)
+    table = result(one, judge(one, sweep(one)))
+    assert list(zip(table["layer"], table["head"], strict=True)) == there
+    one = made(small, protocol="all-but-one")
+    assert one.masks[1:].sum((1, 2)).tolist() == [3] * 4 + [2] * 3
+    assert not (one.masks & gone).any()
+    best = best_by_layer(one, sweep(one))
+    assert best["layer"].tolist() == [0, 1]
+    assert best["kept"].iloc[1] != 2
+    with pytest.raises(OptionError, match="L1·H2 was removed"):
+        made(small, protocol="set", heads="0.0,1.2")
 
 
 def test_fidelity_has_an_interval_and_no_p(model):

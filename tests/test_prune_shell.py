@@ -204,6 +204,10 @@ def test_what_was_shrunk_opens_and_says_what_the_masked_model_says(call, folder,
         f"{share:.1%} of the multiply-adds at 64 tokens",
         f"largest difference from the masked model: {apart(whole, UNEVEN, small):.1e}",
     ]
+    _code, again, _err = call(
+        "shrink", "--model", tmp_path / "small", "--heads", "0.1,0.0", "--out", tmp_path / "two"
+    )
+    assert "1 of 5 heads removed" in again, "one was gone already"
     card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
     assert out.splitlines()[1].split(": ")[1] in card
     assert re.search(r"\| parameters \| [\d,]+ of [\d,]+ \(", card)

@@ -83,7 +83,8 @@ def test_what_must_stay_stays_and_the_rest_goes_step_by_step(problems, order, li
     for problem in (problems("masked"), without(problems("masked"), UNEVEN)):
         gone = problem.model.gone
         found = path(order, problem, limits, seed=5)
-        assert (found.order, found.seed) == (order, 5)
+        assert (found.order, found.seed, found.there) == (order, 5, 5 if gone.any() else 12)
+        np.testing.assert_array_equal(found.gone, gone)
         assert found.masks.shape[1:] == SHAPE
         assert found.removed.tolist() == steps(gone, limits) == found.masks.sum((1, 2)).tolist()
         assert not found.masks[:, gone].any()

@@ -492,7 +492,8 @@ def test_special_tokens_and_weighting_reach_the_comparison(specials, weighting, 
 
 def test_induction_is_no_measure_of_these_texts():
     at = over(open_page(COMPARE), TEXTS, compare="heads", measure="induction")
-    assert at.session_state["measure"] == "entropy_normalised"
+    assert at.selectbox(key="measure.en").value == "entropy_normalised"
+    assert at.session_state["measure"] == "induction"  # kept for the page that has it
     assert not [option for option in at.selectbox(key="measure.en").options if "induction" in option]
 
 
