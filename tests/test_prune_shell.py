@@ -94,7 +94,7 @@ def refused(answer, said):
 
 
 def test_the_curves_are_those_of_a_trial(prune, table, whole, tmp_path):
-    code, out, err = prune(tmp_path / "curve.csv", "--order", "greedy,random", "--seeds", 3, "--loss", 0.2)
+    code, out, err = prune(tmp_path / "curve.csv", "--order", "greedy,random", "--seeds", 3, "--loss", 1)
     assert code == 0
     assert err.endswith("4 of 4 orders\n")
     data = read_data(str(table), "similarity", COLUMNS)
@@ -104,21 +104,16 @@ def test_the_curves_are_those_of_a_trial(prune, table, whole, tmp_path):
     made = trial.prepare(options, whole, *trial.split(data))
     curves = [made.curve(*one) for one in made.paths()]
     found = pd.read_csv(tmp_path / "curve.csv", dtype={"heads": str}, keep_default_na=False)
-    assert found.columns.tolist() == [
-        "order",
-        "seed",
-        "removed",
-        "share",
-        "score",
-        "ci_low",
-        "ci_high",
-        "heads",
-    ]
+    assert ",".join(found.columns) == "order,seed,removed,share,score,ci_low,ci_high,heads"
     pd.testing.assert_frame_equal(found, trial.frame(curves), check_dtype=False)
     assert found.groupby(["order", "seed"]).size().tolist() == [5, 5, 5, 5]
     printed = out.splitlines()
-    assert printed[0] == f"whole model: spearman {curves[0].whole:.6f}"
-    knees = [knee(one, 0.2) for one in curves]
+    low, high = curves[0].changes.score_ends
+    assert printed[0].startswith(
+        f"whole model: spearman {curves[0].whole:.6f} [{low:.4f}, {high:.4f}] on 8 examples"
+    )
+    knees = [knee(one, 1.0) for one in curves]
+    assert 0 < knees[0].removed < 12
     assert printed[1].startswith(f"greedy: {knees[0].removed} of 12 heads ({knees[0].share:.0%}) can go")
     assert f"(loss {knees[0].loss:.4f}, at most {knees[0].loss_high:.4f})" in printed[1]
     random = sorted(one.removed for one in knees[1:])

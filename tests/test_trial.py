@@ -154,7 +154,7 @@ def test_the_band_is_that_of_the_random_orders():
 
 def test_the_sentences_say_the_numbers_of_the_knees():
     assert sentences(three_curves(), 0.02) == [
-        "whole model: spearman 0.900000",
+        "whole model: spearman 0.900000 [0.8000, 1.0000] on 50 examples that chose nothing",
         "greedy: 6 of 12 heads (50%) can go with a loss of spearman not above 0.02 at 95% (loss 0.0100, at most 0.0200)",
         "random, 2 orders: 0 to 0 heads, median 0",
     ]
@@ -162,6 +162,8 @@ def test_the_sentences_say_the_numbers_of_the_knees():
         "greedy: 9 of 12 heads (75%) can go with a loss of spearman not above 0.15 at 95% (loss 0.0500, at most 0.0600)",
         "random, 2 orders: 3 to 6 heads, median 4.5",
     ]
+    none = sentences(three_curves(), 0.001)
+    assert none[1] == "greedy: no step is sure to lose at most 0.001 at 95%, for so few examples"
     table = trial.frame(three_curves())
     assert table["order"].tolist() == ["greedy"] * 5 + ["random"] * 10
     assert table["seed"].tolist() == [0] * 10 + [1] * 5
