@@ -15,7 +15,7 @@ run: $(VENV)/.run
 	$(BIN)/python -m streamlit run dashboard/app.py --server.port $(PORT)
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -123,7 +123,7 @@ def main() -> int:
         typer.echo(f"error: {error}", err=True)
         return 2
     except typer.TyperException as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {error.format_message()}", err=True)
         return 2
     return 0
 

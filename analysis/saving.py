@@ -5,14 +5,12 @@ The folder is written whole beside its place and then renamed: a kill or a full 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from transformers import PreTrainedModel
 
 from analysis.maps import write_heads
@@ -181,8 +179,3 @@ def heads_of_curve(path: Path, share: float) -> str:
             path=str(path),
         )
     return heads
-
-
-def as_json(gone: Bools) -> str:
-    """Return which heads are gone, as the config says it."""
-    return json.dumps({str(i): np.flatnonzero(row).tolist() for i, row in enumerate(gone) if row.any()})

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from analysis.messages import OptionError
 from analysis.shell import COLUMNS, DATA, DEVICE, MODEL, REVISION, app, checked, columns_of, told
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.experiment import Experiment
+    from analysis.problems import Predictions
+    from analysis.significance import Changes
 
 
 @app.command()
@@ -61,11 +68,19 @@ def ablate(
     found = outcome.judge(made, predictions)
     table = outcome.result(made, found)
     outcome.save(run.folder, table)
+    say_found(made, predictions, found, table)
+    typer.echo(f"{run.folder}/result.csv")
+
+
+def say_found(made: Experiment, predictions: Predictions, found: Changes, table: pd.DataFrame) -> None:
+    """Say what an experiment found: the whole model's scores, the largest falls, and how sure they are."""
+    from analysis import outcome
+
     typer.echo(f"whole model: {found.metric} {found.score:.6f} on {found.examples} examples ({made.split})")
     for metric in made.problem.metrics[1:]:
         scores = metric.score(predictions[metric.name][:1], made.problem.gold)
         typer.echo(f"whole model: {metric.name} {float(scores[0]):.6f}")
-    if options.precision == "draft":
+    if made.options.precision == "draft":
         wrong = outcome.draft_error(made, predictions)
         typer.echo(
             f"draft: changes off by at most {wrong.change:.6f}, predictions by {wrong.prediction:.6f}, on "
@@ -79,7 +94,7 @@ def ablate(
     if undefined:
         typer.echo(f"undefined for {undefined} of {len(table)}: all their predictions are equal")
     clear = int((~found.noise & table["delta"].notna()).sum())
-    typer.echo(f"beyond noise: {clear} of {len(table)} · {run.folder}/result.csv")
+    typer.echo(f"beyond noise: {clear} of {len(table)}")
 
 
 @app.command()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from analysis.messages import OptionError
 from analysis.shell import COLUMNS, DATA, DEVICE, MODEL, REVISION, app, checked, columns_of, told
+
+if TYPE_CHECKING:
+    from analysis.models import Model
+    from analysis.tokens import Bools
 
 
 @app.command()
@@ -83,6 +87,7 @@ def prune(
         told(number + 1, total, "orders")
     typer.echo("", err=True)
     save_table(trial.frame(found), out)
+    trial.record(out, options, made.choosing.model)
     for line in trial.sentences(found, loss):
         typer.echo(line)
 
@@ -110,32 +115,47 @@ def shrink(
     """Remove heads for good and save the smaller model, checked against the masked one."""
     import numpy as np
 
-    from analysis import saving
+    from analysis import saving, trial
     from analysis.ablation import one_set
-    from analysis.checks import apart
     from analysis.maps import read_heads
     from analysis.models import open_model, quiet_libraries
-    from analysis.onnx_file import check_packages, export
-    from analysis.surgery import sizes
+    from analysis.onnx_file import check_packages
 
-    if bool(heads) == (from_ is not None):
-        raise OptionError("Say which heads go: with --heads 5.8,3.2, or with --from curve.csv --share 0.4.")
-    if not 0 <= share <= 1:
-        raise OptionError("{share} is no share of the heads: give 0 to 1.", share=share)
-    if onnx and zeros:
-        raise OptionError("ONNX is written of the smaller model only: give --onnx or --zeros, not both.")
+    check_shrink(heads, from_, share, onnx=onnx, zeros=zeros)
     saving.check_empty(out)
     if onnx:
         check_packages()
     named = read_heads(heads if from_ is None else saving.heads_of_curve(from_, share))
     quiet_libraries()
     whole = open_model(model, revision=revision)
+    if from_ is not None:
+        trial.check_model(from_, whole)
     shape = (whole.geometry.layers, whole.geometry.heads)
     mask = one_set(named, shape)[0] if named else np.zeros(shape, dtype=bool)
     if zeros:
         saving.save_model(whole, out, whole=whole, full_shape=mask)
         typer.echo(f"{out}: {int(mask.sum())} heads are zero; the model is as large as before")
-        return
+    else:
+        save_smaller(whole, mask, out, onnx=onnx)
+
+
+def check_shrink(heads: str, curve: Path | None, share: float, *, onnx: bool, zeros: bool) -> None:
+    """Raise OptionError for options of ``shrink`` that say too little, or too much."""
+    if bool(heads) == (curve is not None):
+        raise OptionError("Say which heads go: with --heads 5.8,3.2, or with --from curve.csv --share 0.4.")
+    if not 0 <= share <= 1:
+        raise OptionError("{share} is no share of the heads: give 0 to 1.", share=share)
+    if onnx and zeros:
+        raise OptionError("ONNX is written of the smaller model only: give --onnx or --zeros, not both.")
+
+
+def save_smaller(whole: Model, mask: Bools, out: Path, *, onnx: bool) -> None:
+    """Remove the heads, check the smaller model, save it, and say what it costs."""
+    from analysis import saving
+    from analysis.checks import apart
+    from analysis.onnx_file import export
+    from analysis.surgery import sizes
+
     small = saving.smaller(whole, mask)
     difference = apart(whole, mask, small)
     saving.save_model(
@@ -144,8 +164,9 @@ def shrink(
     if onnx:
         typer.echo(f"model.onnx: differs by {export(small, out / 'model.onnx'):.1e} of the largest output")
     before, after = sizes(whole.network), sizes(small.network)
+    there = ~whole.gone
     typer.echo(
-        f"{out}: {int((mask & ~whole.gone).sum())} of {int((~whole.gone).sum())} heads removed, {after.parameters:,} of {before.parameters:,} "
-        f"parameters, {after.products / before.products:.1%} of the multiply-adds at 64 tokens"
+        f"{out}: {int((mask & there).sum())} of {int(there.sum())} heads removed, {after.parameters:,} of "
+        f"{before.parameters:,} parameters, {after.products / before.products:.1%} of the multiply-adds at 64 tokens"
     )
     typer.echo(f"largest difference from the masked model: {difference:.1e}")

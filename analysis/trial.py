@@ -5,9 +5,11 @@ What chooses and what is reported on share no example: two files, or two random 
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -21,6 +23,7 @@ from analysis.messages import OptionError
 from analysis.models import Model
 from analysis.problems import Problem, Task
 from analysis.pruning import ORDERS, Limits, Order, Report, check, path
+from analysis.runs import hash_of, write_whole
 from analysis.tasks import set_up
 
 
@@ -128,6 +131,34 @@ def _labelled_as(choosing: Data, reporting: Data) -> Data:
     return replace(reporting, gold=numbers[reporting.gold], labels=choosing.labels)
 
 
+def record(file: Path, options: Options, model: Model) -> None:
+    """Write beside a file of curves what they are of: the weights, by their hash, and the command that repeats them."""
+    said = {"model": model.name, "weights": hash_of(model.folder), "command": options.command(file.name)}
+    text = json.dumps(said, indent=1, ensure_ascii=False)
+    write_whole(record_of(file), lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def check_model(file: Path, model: Model) -> None:
+    """Raise OptionError where the curves in a file are of other weights; one without a record is taken as it is."""
+    try:
+        said = json.loads(record_of(file).read_text(encoding="utf-8"))
+        name, weights = said["model"], said["weights"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    if weights != hash_of(model.folder):
+        raise OptionError(
+            "The curve in {path} is of {name}, not of {model}: its heads are others. Name its own with --model.",
+            path=str(file),
+            name=name,
+            model=model.name,
+        )
+
+
+def record_of(file: Path) -> Path:
+    """Return where the record of a file of curves stands."""
+    return file.with_name(file.name + ".json")
+
+
 def frame(curves: Sequence[Curve]) -> pd.DataFrame:
     """Return a row a step of every curve: order, seed, removed, share, score, ci_low, ci_high, heads."""
     return pd.concat([one.frame() for one in curves], ignore_index=True)
@@ -180,8 +211,3 @@ def sentences(curves: Sequence[Curve], most: float) -> list[str]:
         gone = sorted(one.removed for one in random)
         said.append(f"random, {len(gone)} orders: {gone[0]} to {gone[-1]} heads, median {median(gone):g}")
     return said
-
-
-def as_facts(options: Options) -> dict[str, object]:
-    """Return the options as plain values, for a record."""
-    return asdict(options)

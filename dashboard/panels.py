@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
 
 from analysis.maps import Floats, Head
 from analysis.tokens import Bools, clip
-from dashboard import state
+from dashboard import sidebar, state
 from dashboard.colours import colour, ink
 from dashboard.components.grid import Cell, grid
 from dashboard.components.switches import At, switches
 from dashboard.components.words import Word, words
 from dashboard.reading import Reading
 from dashboard.text import _, escape
+
+if TYPE_CHECKING:
+    from analysis.models import Model
+    from analysis.toy import Toy
 
 MOST_PRINTED = 12  # heads across whose values still fit into their cells
 
@@ -222,6 +227,17 @@ def _scale(scale: Scale) -> None:
         f"<div style='height:8px;border-radius:2px;background:linear-gradient(90deg,{stops})'></div>"
         f"<div style='position:relative;height:1.1em'>{marks}</div></div>"
     )
+
+
+def opened_model() -> Model | Toy:
+    """Open the chosen model, with a greyed grid where it has not been opened in this session."""
+    slot = st.empty()
+    if not sidebar.is_ready():
+        with slot.container():
+            waiting_grid(6, 12)
+    model = sidebar.open_model()
+    slot.empty()
+    return model
 
 
 def waiting_grid(layers: int, heads: int, label: str | None = None, key: str = "grid.waiting") -> None:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from analysis.messages import ModelError
 from analysis.models import open_model
 from analysis.probe import Probe, run
-from analysis.saving import CARD, SaveError, as_json, heads_of_curve, save_model, smaller, write_folder
+from analysis.saving import CARD, SaveError, heads_of_curve, save_model, smaller, write_folder
 from analysis.surgery import sizes
 from tests import tiny
 from tests.conftest import ROOT
@@ -242,7 +242,7 @@ def test_a_second_round_names_all_that_is_gone(small, tmp_path):
 def test_the_folder_holds_smaller_weights_and_names_the_heads(whole, small, tmp_path):
     save_model(small, tmp_path / "small")
     config = json.loads((tmp_path / "small" / "config.json").read_text())
-    assert config["pruned_heads"] == json.loads(as_json(UNEVEN)) == {"0": [1, 2], "1": [0, 1, 2, 3], "2": [0]}
+    assert config["pruned_heads"] == {"0": [1, 2], "1": [0, 1, 2, 3], "2": [0]}
     assert config["num_attention_heads"] == 4
     counts = [sum(t.numel() for t in load_file(folder / "model.safetensors").values())
               for folder in (tmp_path / "small", whole.folder)]  # fmt: skip
@@ -262,11 +262,18 @@ random,0,6,0.5,0.7,0.69,0.71,"0.0,0.1,0.2,0.3,1.0,1.1"
 
 @pytest.mark.parametrize(
     ("share", "heads"),
-    [(0.0, ""), (0.2, ""), (0.25, "0.1,2.0,2.3"), (0.4, "0.1,2.0,2.3"), (1.0, "0.1,1.0,1.1,2.0,2.1,2.3")],
+    [(0.25, "0.1,2.0,2.3"), (0.4, "0.1,2.0,2.3"), (1.0, "0.1,1.0,1.1,2.0,2.1,2.3")],
 )
 def test_the_heads_of_a_curve_are_those_up_to_the_share(tmp_path, share, heads):
     (tmp_path / "curve.csv").write_text(CURVE)
     assert heads_of_curve(tmp_path / "curve.csv", share) == heads
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_a_share_at_which_a_curve_removed_nothing_is_refused(tmp_path, share):
+    (tmp_path / "curve.csv").write_text(CURVE)
+    with pytest.raises(SaveError, match=f"At the share {share} .* Ask for a larger --share"):
+        heads_of_curve(tmp_path / "curve.csv", share)
 
 
 @pytest.mark.parametrize("content", [None, "", "layer,head\n0,1\n", "order,seed,share,heads\n", "\0\0"])

@@ -168,3 +168,15 @@ def test_the_sentences_say_the_numbers_of_the_knees():
     assert table["order"].tolist() == ["greedy"] * 5 + ["random"] * 10
     assert table["seed"].tolist() == [0] * 10 + [1] * 5
     assert table.index.tolist() == list(range(15))
+
+
+def test_a_curve_knows_which_weights_it_is_of(models, tmp_path):
+    one, other = models(), models(family="distilbert")
+    file = tmp_path / "curve.csv"
+    trial.check_model(file, one)  # without a record it is taken as it is
+    trial.record(file, options(), one)
+    trial.check_model(file, one)
+    with pytest.raises(OptionError, match=r"curve\.csv is of .* Name its own with --model"):
+        trial.check_model(file, other)
+    trial.record_of(file).write_text("[]")
+    trial.check_model(file, other)

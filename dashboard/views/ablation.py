@@ -40,12 +40,7 @@ def finish() -> None:
 
 def open_model() -> Model:
     """Return the chosen model; under the toy, show the positive control alone and end the page."""
-    slot = st.empty()
-    if not sidebar.is_ready():
-        with slot.container():
-            panels.waiting_grid(6, 12)
-    model = sidebar.open_model()
-    slot.empty()
+    model = panels.opened_model()
     from analysis.models import Model  # heavy: not before the title stands
 
     if isinstance(model, Model):

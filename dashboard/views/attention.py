@@ -32,12 +32,7 @@ def finish(head: Head | None = None) -> None:
 
 def open_reading() -> Reading:
     """Read the session's text under its model; where there is nothing to read, say so and end the page."""
-    slot = st.empty()
-    if not sidebar.is_ready():
-        with slot.container():
-            panels.waiting_grid(6, 12)
-    sidebar.open_model()
-    slot.empty()
+    panels.opened_model()
     pair = st.session_state[keys.PAIR]
     if pair is not None and not pair.strip():
         st.caption(_("Type the second sentence, and the two are read together."))

@@ -180,12 +180,7 @@ if mode == "sentences":
     compare_texts.sentence_boxes()
 elif mode == "sources":
     inputs.sentences()
-slot = st.empty()
-if not sidebar.is_ready():
-    with slot.container():
-        panels.waiting_grid(6, 12)
-sidebar.open_model()
-slot.empty()
+panels.opened_model()
 if mode in ("sentences", "sources"):
     compare_words(mode)
 else:

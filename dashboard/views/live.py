@@ -35,12 +35,7 @@ def finish() -> None:
 
 def open_view() -> live_panels.View:
     """Read the session's text before and after; where there is nothing to read, say so and end the page."""
-    slot = st.empty()
-    if not sidebar.is_ready():
-        with slot.container():
-            panels.waiting_grid(6, 12)
-    model = sidebar.open_model()
-    slot.empty()
+    model = panels.opened_model()
     from analysis.models import Model  # heavy: not before the title stands
 
     if not isinstance(model, Model):
