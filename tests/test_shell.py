@@ -105,7 +105,7 @@ def test_the_maps_are_written(attention, tmp_path, suffix, bundled):
         (["a cat", "--model", "nobody/no-such-model", "--revision", "v2"], "nobody/no-such-model"),
         (["a cat", "--model", "/no/such/folder", "--device", "warp"], "no device warp"),
         (["a cat", "--colour"], "--colour"),
-        ([], "Missing parameter: text"),
+        ([], "Missing argument 'text'"),
         (["a cat", "--out", "maps.txt"], ".csv, .json, .npz"),
         (["a cat", "--out", "/no/such/folder/maps.csv"], "cannot be written"),
         (["a cat", "and a dog"], "and a dog"),
@@ -137,7 +137,7 @@ def test_as_a_program():
     assert len(done.stdout.splitlines()) == 73
     failed = subprocess.run([*run, TEXT, "--colour"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr == "error: No such option: --colour\n"
+    assert failed.stderr == "error: No such option: --colour (Possible options: --out)\n"
 
 
 def test_statistics_of_a_file(tmp_path, monkeypatch, capsys):

@@ -104,8 +104,9 @@ def titles_of(found, shape):
     for i, delta in enumerate(found.delta):
         q = "" if np.isnan(found.q[i]) else f" · q {number(float(found.q[i]))}"
         noise = " · smaller than noise" if found.noise[i] else ""
+        shown = f"{delta:.3f}" if abs(delta) >= 0.0005 else "0.000"
         change = interval(float(delta), float(found.low[i]), float(found.high[i]))
-        said.append(f"{Head(*divmod(i, shape[1]))}: {delta:.3f} · {change}{q}{noise}")
+        said.append(f"{Head(*divmod(i, shape[1]))}: {shown} · {change}{q}{noise}")
     return [said[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])]
 
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from analysis.findings import MEASURES
 from tests.dashboard.driver import WAIT
@@ -33,8 +34,17 @@ def patient(tab):
 
 
 def own_texts(tab):
-    tab.page.get_by_role("button", name="Own texts").click()
-    tab.page.get_by_text("Your texts stay in this session").wait_for()
+    """Open the box for texts of one's own; its button closes it where it stands open already."""
+    box = tab.page.get_by_text("Your texts stay in this session")
+    for _attempt in range(5):
+        if not box.is_visible():
+            tab.page.get_by_role("button", name="Own texts").click()
+        try:
+            box.wait_for(timeout=4_000)
+        except PlaywrightTimeout:
+            continue
+        return
+    box.wait_for()
 
 
 def paste(tab, text):
@@ -214,8 +224,8 @@ def test_files_of_ones_own(tabs):
     box.click()
     tab.page.get_by_role("option", name="words").click()
     tab.page.keyboard.press("Escape")
-    if not tab.page.get_by_role("button", name="Use these texts").is_visible():
-        own_texts(tab)
+    tab.settled()
+    own_texts(tab)
     tab.page.get_by_role("button", name="Use these texts").click()
     tab.shows("on 2 texts")
     assert "table" not in tab.page.url
