@@ -92,7 +92,7 @@ def read_data(
     full = table[(table != "").all(axis=1)]
     if len(full) < FEWEST:
         raise FileError(
-            "{path} has {count} whole examples, which says nothing. Give {fewest} at least.",
+            "{path} has {count} whole examples, too few to measure anything. Give {fewest} at least.",
             path=path,
             count=len(full),
             fewest=FEWEST,

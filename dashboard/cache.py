@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from analysis.answers import Answer
     from analysis.lenses import HeadVectors
     from analysis.models import Model
+    from analysis.senses import Senses
     from analysis.toy import Toy
+    from analysis.toy_pruning import Pruned
+    from analysis.trained_toy import Progress
 
 DEVICE = re.compile(r"#(cuda|mps)$")
 PINNED = re.compile(r"(\w[\w.-]*(?:/[\w.-]+)?)@([^@\s]+)")  # a hub id and its revision
 
 RESAMPLES = 2_000  # of heads, for the interval of a rank correlation
 TILE = 48  # cells a side of a small map
+MOST_COURSES = 16  # trainings of the Learn pages that are kept
 NOTHING = 255  # in a small map what is drawn as nothing
 
 
@@ -176,6 +180,48 @@ def effects(key: str, text: str, pair: str | None) -> np.ndarray:
     model = _one_thread(key)
     assert isinstance(model, Model)
     return effects(model, text, pair, answer(model, text, pair))
+
+
+@st.cache_resource(show_spinner=False)
+def _courses() -> dict[int, tuple[Progress, ...]]:
+    """The trainings of the Learn pages so far, by their seeds; the last of each holds the network."""
+    return {}
+
+
+def course(seed: int) -> tuple[Progress, ...] | None:
+    """Return how the training from ``seed`` went, or None where it has not been trained here."""
+    with _OPENED_LOCK:
+        return _courses().get(seed)
+
+
+def keep_course(seed: int, found: tuple[Progress, ...]) -> None:
+    """Keep a training for all sessions; the oldest goes where there are many."""
+    with _OPENED_LOCK:
+        _courses()[seed] = found
+        while len(_courses()) > MOST_COURSES:
+            _courses().pop(next(iter(_courses())))
+
+
+@st.cache_resource(max_entries=MOST_COURSES, show_spinner=False)
+def toy_pruned(seed: int) -> Pruned:
+    """Return what the network trained from ``seed`` loses without some of its heads; shared, never changed."""
+    from analysis.toy_pruning import prune
+
+    found = course(seed)
+    assert found is not None
+    assert found[-1].network is not None
+    return prune(found[-1].network)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def senses(key: str, word: str, texts: tuple[str, str]) -> Senses:
+    """Return how alike the vectors of a word are in two texts; shared, never changed."""
+    from analysis.models import Model
+    from analysis.senses import senses
+
+    model = _one_thread(key)
+    assert isinstance(model, Model)
+    return senses(model, word, texts)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

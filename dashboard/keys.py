@@ -6,10 +6,10 @@ one's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from analysis.findings import MEASURES
 from analysis.maps import Head
+from dashboard.choice import Choice
+from dashboard.learn import keys as learn
 
 LAYER, HEAD = "layer", "head"
 LAYER_B, HEAD_B = "layer2", "head2"
@@ -18,7 +18,7 @@ SEEDS, KEEP, ALONG = (
     "keep",
     "along",
 )  # random orders; heads that each layer keeps; heads gone on the slider
-NUMBERS = (LAYER, HEAD, LAYER_B, HEAD_B, SEEDS, KEEP, ALONG)  # None until chosen
+NUMBERS = (LAYER, HEAD, LAYER_B, HEAD_B, SEEDS, KEEP, ALONG, *learn.NUMBERS)  # None until chosen
 TEXT, PAIR, EXAMPLE = "text", "pair", "example"
 LINES = "lines"  # places of the queries whose lines are drawn, [] for all, None for the one query
 WITH = "with"  # further heads whose lines are drawn: layer.head, a comma between
@@ -37,18 +37,6 @@ PAGE, WRITTEN, ACTED = "page", "link.written", "acted"
 
 MOST_STRANDS = 7  # heads whose lines are drawn together: as many colours can be told apart
 ARRIVAL = Head(3, 1)  # what the first example's link leads to, on the bundled model
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A choice between a few named options, kept in the session and, unless default, in the link."""
-
-    key: str
-    options: tuple[str, ...]
-
-    @property
-    def default(self) -> str:
-        return self.options[0]
 
 
 COLOUR = Choice("colour", ("link", "entropy"))
@@ -134,20 +122,13 @@ CHOICES = (
     MEASURE,
     CELLS,
     PANEL,
+    *learn.CHOICES,
 )
+WRITTEN_OUT = (WITH, OFF, WATCH, SET, ORDERS, ORDER, PROTECT, *learn.WRITTEN)  # lists in words, or None
 LINK_NAMES = (
     *(choice.key for choice in CHOICES),
     *NUMBERS,
-    WITH,
-    OFF,
-    WATCH,
-    SET,
-    ORDERS,
-    ORDER,
-    PROTECT,
-    SEEDS,
-    KEEP,
-    ALONG,
+    *WRITTEN_OUT,
     RULES,
     EXAMPLE,
     MINIMAL,
@@ -159,6 +140,7 @@ LINK_NAMES = (
 # What the link of each page carries, beside the model and what the page adds itself.
 PAGE_LINKS: dict[str, tuple[str, ...]] = {
     "": (),
+    **learn.LINKS,
     "attention": (
         *(choice.key for choice in (COLOUR, VIEW, LENS, SCOPE, SPECIALS, UNITS, BLOCK)),
         *NUMBERS,

@@ -29,7 +29,7 @@ MOST_PRINTED = 12  # heads across whose values still fit into their cells
 # What the theme cannot say: Streamlit's own colours for captions and the text of axes are too pale in light
 # (3.7:1), and its margins take a tenth of the width.
 STYLE = (
-    "<style>.xtick text,.ytick text,.xtitle,.ytitle,.cbtitle text,.colorbar text,.annotation-text"
+    "<style>[class$=tick] text,[class$=title],.cbtitle text,.colorbar text,.annotation-text,.bartext-outside,.legendtext"
     "{fill:currentColor!important}"
     "[data-testid=stCaptionContainer]{opacity:.8!important}"
     "[data-testid=stMainBlockContainer]{padding-left:2.5rem;padding-right:2.5rem}"

@@ -30,7 +30,7 @@ def start(page: str) -> None:
 
     A link that differs from the one last written means that the browser went through its history, unless
     this run follows from a choice on the page (then the link is only late) or from a change of page (then
-    Streamlit has cleared it).
+    Streamlit has cleared it, unless what was clicked says what the next page shows).
     """
     st.session_state.setdefault(LANGUAGE_KEY, language())
     seen = {name: st.query_params.get(name) for name in keys.LINK_NAMES}
@@ -39,7 +39,7 @@ def start(page: str) -> None:
     st.session_state[keys.PAGE] = page
     if keys.WRITTEN not in st.session_state:
         _read_link(keys.LINK_NAMES)
-    elif seen != st.session_state[keys.WRITTEN] and not acted and not moved:
+    elif seen != st.session_state[keys.WRITTEN] and not acted and not (moved and not any(seen.values())):
         _read_link(keys.PAGE_LINKS.get(page, ()))
 
 
@@ -57,11 +57,7 @@ def _read_link(names: Sequence[str]) -> None:
         st.session_state[choice.key] = asked if asked in choice.options else choice.default
     for key in (key for key in keys.NUMBERS if key in names):
         st.session_state[key] = _number(st.query_params.get(key), 0, 10_000)
-    for key in (
-        key
-        for key in (keys.WITH, keys.OFF, keys.WATCH, keys.SET, keys.ORDERS, keys.ORDER, keys.PROTECT)
-        if key in names
-    ):
+    for key in (key for key in keys.WRITTEN_OUT if key in names):
         st.session_state[key] = (st.query_params.get(key) or "")[:LONGEST] or None
     if keys.RULES in names:
         st.session_state[keys.RULES] = thresholds.read(st.query_params.get(keys.RULES))

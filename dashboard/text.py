@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import gettext
 import io
+import numbers
 import re
+import string
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
+from babel import Locale
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
@@ -47,14 +50,64 @@ def browser_language() -> str:
     return asked if asked in languages() else DEFAULT
 
 
+class Sentence(str):
+    """A sentence in a language: the numbers that are put into it are written as that language writes them."""
+
+    __slots__ = ("spoken",)
+    spoken: str
+
+    def format(self, *args: object, **values: object) -> str:
+        """Return the sentence with its values, see `str.format`."""
+        return _formatter(self.spoken).vformat(self, args, values)
+
+
+class _Formatter(string.Formatter):
+    """`str.format` with the signs of a language between the digits of numbers."""
+
+    def __init__(self, language: str) -> None:
+        self.signs = str.maketrans(dict(zip(".,", separators(language), strict=True)))
+
+    def format_field(self, value: object, spec: str) -> str:
+        said = super().format_field(value, spec)
+        return said.translate(self.signs) if isinstance(value, numbers.Real) else said
+
+
+@lru_cache
+def _formatter(language: str) -> _Formatter:
+    return _Formatter(language)
+
+
+@lru_cache
+def separators(language: str) -> str:
+    """Return the signs of a language before the decimals and between thousands, as Plotly wants them: ``.,``."""
+    symbols = Locale.parse(language).number_symbols["latn"]
+    return str(symbols["decimal"]) + str(symbols["group"])
+
+
+def decimals(value: float, digits: int) -> str:
+    """Return a number with so many decimals, as the language of this session writes it."""
+    return written(f"{value:.{digits}f}")
+
+
+def written(number: str) -> str:
+    """Return a number that was written with a point and commas as the language of this session writes it."""
+    return number.translate(_formatter(language()).signs)
+
+
 def _(text: str) -> str:
     """Return ``text`` in the language of this session."""
-    return _catalogue(language()).gettext(text)
+    spoken = language()
+    said = Sentence(_catalogue(spoken).gettext(text))
+    said.spoken = spoken
+    return said
 
 
 def say(message: Message) -> str:
     """Return a computed sentence in the language of this session, its values filled in."""
-    return _(message.template).format(**message.values)
+    values = {
+        key: say(value) if isinstance(value, Message) else value for key, value in message.values.items()
+    }
+    return _(message.template).format(**values)
 
 
 @lru_cache
@@ -83,5 +136,8 @@ def isolate(text: str) -> str:
 
 def say_markdown(message: Message) -> str:
     """Return a computed sentence for a place that reads Markdown: its values are shown literally."""
-    values = {key: escape(v) if isinstance(v, str) else v for key, v in message.values.items()}
+    values = {
+        key: escape(value) if isinstance(value, str) else say(value) if isinstance(value, Message) else value
+        for key, value in message.values.items()
+    }
     return _(message.template).format(**values)

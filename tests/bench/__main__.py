@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from tests.bench import ablation, clicks, collection, passes, pruning, significance
+from tests.bench import ablation, clicks, collection, learn, passes, pruning, significance
 
 BENCHMARKS = {
     "passes": passes.main,
     "clicks": clicks.main,
+    "learn": learn.main,
     "collection": collection.main,
     "ablation": ablation.main,
     "significance": significance.main,

@@ -159,7 +159,7 @@ def test_own_data_gives_its_own_numbers(name, tiny, runs_of_its_own):
         ),
         ("similarity", lines(FIRST, SECOND, [*GRADES[:-1], "nan"]), "has the grade nan, which is no number"),
         ("similarity", "", "similarity reads 3 columns"),
-        ("similarity", "a cat\ta dog\t3", "pasted.tsv has 1 whole examples, which says nothing."),
+        ("similarity", "a cat\ta dog\t3", "pasted.tsv has 1 whole examples, too few to measure anything."),
         ("masked", "", "pasted.tsv"),
         ("masked", "a cat", "pasted.tsv has 1 whole examples"),
         ("fidelity", " \n\t\n ", "pasted.tsv"),

@@ -54,7 +54,7 @@ def test_a_session_starts_with_the_first_example(session):
     kept = session.session_state
     assert (kept["text"], kept["pair"], kept["example"]) == (EXAMPLES[0].text, None, 1)
     assert (kept["query"], kept["key"]) == (None, None)
-    assert all(kept[choice.key] == choice.options[0] for choice in keys.CHOICES)
+    assert all(kept[choice.key] == choice.default for choice in keys.CHOICES)
     assert session.query_params == {}
 
 
@@ -195,13 +195,18 @@ def test_defaults_leave_the_link(session):
     assert session.query_params == {}
 
 
+def other(choice):
+    """Return an option that is not the default."""
+    return next(option for option in reversed(choice.options) if option != choice.default)
+
+
 def test_a_link_carries_every_choice_and_nothing_stale(session):
     state.start("attention")
     for choice in keys.CHOICES:
-        session.session_state[choice.key] = choice.options[-1]
+        session.session_state[choice.key] = other(choice)
     session.query_params |= {"example": "3", "query": "4", "model": "toy"}
     state.write_link(NAMES, {"model": "x", "example": None})
-    assert session.query_params == {choice.key: choice.options[-1] for choice in keys.CHOICES} | {
+    assert session.query_params == {choice.key: other(choice) for choice in keys.CHOICES} | {
         "model": "x",
     }
     state.write_link([])
@@ -492,7 +497,10 @@ def test_a_folder_with_an_at_sign_is_no_pinned_hub_model(tmp_path, monkeypatch):
 def test_no_widget_has_the_key_of_something_a_session_remembers():
     """Streamlit would write the one over the other."""
     remembered = {choice.key for choice in keys.CHOICES}
-    remembered |= {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)}
+    for module in (keys, keys.learn):
+        remembered |= {
+            value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)
+        }
     drawn = set()
     for path in (ROOT / "dashboard").rglob("*.py"):
         drawn |= set(re.findall(r'\bkey=f?"([^"]+)"', path.read_text(encoding="utf-8")))

@@ -444,7 +444,7 @@ def test_values_are_filled_in_after_the_translation(monkeypatch):
     monkeypatch.setattr(text, "language", lambda: "id")
     assert say(message) == "dari 7 kata, 3 melihat kata sebelumnya"
     assert say_markdown(message) == "dari 7 kata, 3 melihat kata sebelumnya"
-    assert say(Message("not in the catalogue: {n:.2f}", {"n": 1.0})) == "not in the catalogue: 1.00"
+    assert say(Message("not in the catalogue: {n:.2f}", {"n": 1.0})) == "not in the catalogue: 1,00"
     monkeypatch.setattr(text, "language", lambda: "en")
     assert say(message) == "looks at the previous word for 3 of 7 words"
 
@@ -524,7 +524,7 @@ NOT_SHOWN = {
     "key", "width", "height", "icon", "mime", "type", "on_change", "on_click", "on_select", "selection_mode", "url_path",
     "gap", "vertical_alignment", "horizontal_alignment", "autocomplete", "layout", "page_icon", "file_name", "css", "js",
     "bind", "format", "border", "show_spinner", "html", "placeholder", "config", "label_visibility", "default",
-    "language", "page",
+    "language", "page", "icon_position", "args", "query_params",
 }  # fmt: skip
 NO_DISPLAY = {
     "form",
