@@ -8,6 +8,7 @@ from analysis.maps import Head, read_heads
 from dashboard import ablation_figures as figures
 from dashboard import state
 from dashboard.ablation_panels import View, notes_of, variant_name
+from dashboard.chart import chart
 from dashboard.naming import interval, metric_name, number
 from dashboard.pictures import CHART, Figure, clicked
 from dashboard.text import _
@@ -38,7 +39,7 @@ def ranked_bars(view: View) -> list[Figure]:
             state.choose_head(head.layer, head.index)
 
     worst = ", ".join(f"{names[i]} {number(float(found.delta[i]))}" for i in at[:3])
-    st.plotly_chart(
+    chart(
         figure,
         key="ablation.ranked",
         on_select=choose,
@@ -76,7 +77,7 @@ def layers_picture(view: View) -> list[Figure]:
             count=int(noise.sum()), all=len(noise)
         )
     )
-    st.plotly_chart(
+    chart(
         figure,
         key="ablation.layers",
         config=CHART,
@@ -117,7 +118,7 @@ def pairs_picture(view: View) -> list[Figure]:
             "work together: with one off, the other has little left to lose."
         ).format(stand_in=stand_in, all=len(noise), together=together)
     )
-    st.plotly_chart(
+    chart(
         figure,
         key="ablation.pairs",
         config=CHART,

@@ -14,6 +14,7 @@ from analysis.roles import NO_ROLE, RULES, roles
 from dashboard import ablating, cache, jobs, keys, measuring, panels, sidebar, state
 from dashboard import ablation_figures as figures
 from dashboard.ablation_panels import View, notes_of
+from dashboard.chart import chart
 from dashboard.corpus import corpus
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.naming import INDUCTION, gradient_name, interval, measure_name, number, role_name
@@ -111,7 +112,7 @@ def _scatter(
             head = view.heads[point]
             state.choose_head(head.layer, head.index)
 
-    st.plotly_chart(
+    chart(
         figure,
         key="ablation.against",
         on_select=choose,

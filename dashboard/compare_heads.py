@@ -10,6 +10,7 @@ from analysis.findings import HeadStatistics, difference
 from analysis.findings import interval as ends_of
 from analysis.maps import Head
 from dashboard import keys, measuring, panels, state
+from dashboard.chart import chart
 from dashboard.corpus import Corpus
 from dashboard.head_figures import Side, profile
 from dashboard.head_panels import scale_of
@@ -62,7 +63,7 @@ def two_sides(sides: tuple[Side, Side], model: str | None, corpus: Corpus) -> li
     st.markdown(said)
     st.caption(_("Grey: all heads of the first model.") if model is None else _("Grey: all heads."))
     figure = profile(first.found, sides)
-    st.plotly_chart(
+    chart(
         figure,
         key="compare.profile",
         config=CHART,

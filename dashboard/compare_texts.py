@@ -13,13 +13,14 @@ from analysis.maps import AttentionMaps, Floats, Head, largest, strongest, with_
 from analysis.statistics import describe, head_entropy
 from analysis.tokens import Bools, Ints, clip
 from dashboard import cache, keys, panels, sidebar, state
+from dashboard.chart import chart
 from dashboard.examples import MINIMAL_PAIRS
 from dashboard.figures import difference_map, head_map
 from dashboard.inputs import MOST_LETTERS
 from dashboard.naming import number
 from dashboard.pictures import CHART, Figure
 from dashboard.tables import map_table
-from dashboard.text import _, escape, language, say_markdown
+from dashboard.text import _, decimals, escape, language, say_markdown
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +172,7 @@ def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
     else:
         figure = head_map(first if which == "first" else second)
         alt = _("Attention map of {head}.").format(head=head if which == "first" else other)
-    st.plotly_chart(figure, key="compare.map", config=CHART, alt=alt)
+    chart(figure, key="compare.map", config=CHART, alt=alt)
     if which == "difference":
         st.caption(_("Blue: more in the second; red: less. A row is empty where one side lacks the word."))
     shown = {"first": pair.names[0], "second": pair.names[1]}.get(which, names["difference"])
@@ -215,7 +216,7 @@ def _to_new_words(pair: Pair, first: Floats, second: Floats, only: Ints, shared:
     if not words or not len(shared):
         return ""
     given = [
-        f"**{escape(clip(pair.alignment.labels[i]))}** {max(side[shared, i].mean() for side in (first, second)):.2f}"
+        f"**{escape(clip(pair.alignment.labels[i]))}** {decimals(max(float(side[shared, i].mean()) for side in (first, second)), 2)}"
         for i in words[:6]
     ]
     return " · " + _("given to what one side alone has, in the mean: {words}").format(words=", ".join(given))

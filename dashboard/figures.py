@@ -24,7 +24,7 @@ from dashboard.colours import (
     difference_stops,
     root_ticks,
 )
-from dashboard.text import _
+from dashboard.text import _, written
 
 MOST_MARKERS = 1600  # cells that can be clicked; above, a figure would weigh too much
 MOST_TICKS, MOST_TICKS_ACROSS, MOST_TICKS_NARROW = 48, 30, 18
@@ -129,7 +129,7 @@ def colour_bar(
                 "orientation": "h",
                 "title": {"text": title + "\u2002", "side": "right"},
                 "tickvals": root_ticks(ticks),
-                "ticktext": [f"{tick:g}".replace("-", "−") for tick in ticks],
+                "ticktext": [written(f"{tick:g}").replace("-", "−") for tick in ticks],
                 "tickangle": 0,
                 "thickness": 10,
                 "y": 0,

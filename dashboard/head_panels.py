@@ -13,6 +13,7 @@ import streamlit as st
 from analysis.maps import Floats, Head
 from analysis.roles import GONE, NO_ROLE, RULES, scores
 from dashboard import keys, measuring, panels, state
+from dashboard.chart import chart
 from dashboard.head_figures import Side, profile
 from dashboard.head_pictures import layer_picture, map_picture, matrix_picture
 from dashboard.head_view import View
@@ -195,7 +196,7 @@ def one_head(view: View) -> list[Figure]:
             st.session_state[keys.COMPARE.key] = "heads"
             st.switch_page(COMPARE_PAGE)
     figure = profile(view.found, [Side(view.found, head, str(head))])
-    st.plotly_chart(
+    chart(
         figure,
         key="heads.profile",
         config=CHART,

@@ -9,6 +9,7 @@ import streamlit as st
 
 from analysis.maps import Head
 from dashboard import keys, state
+from dashboard.chart import chart
 from dashboard.head_figures import by_layer, distance_matrix, head_map_2d
 from dashboard.head_view import View
 from dashboard.naming import (
@@ -33,7 +34,7 @@ def map_picture(view: View, apart: HeadDistances) -> list[Figure]:
     letters = ["" if letter == "·" else letter for letter in view.letters().ravel()]
     notes = [f"{Head(*divmod(i, heads))}: {role_name(role)}" for i, role in enumerate(view.roles.ravel())]
     figure = head_map_2d(points, layers, heads, letters, notes, view.head)
-    st.plotly_chart(
+    chart(
         figure,
         key="heads.map",
         on_select=_chooser("heads.map", layers * heads, heads),
@@ -57,7 +58,7 @@ def matrix_picture(view: View, apart: HeadDistances) -> list[Figure]:
     from analysis.distance import order
 
     figure = distance_matrix(apart.mean, order(apart), view.shape[1])
-    st.plotly_chart(
+    chart(
         figure,
         key="heads.matrix",
         config=CHART,
@@ -82,7 +83,7 @@ def layer_picture(view: View) -> list[Figure]:
         return []
     layers, heads = view.shape
     figure = by_layer(view.found, name, view.head)
-    st.plotly_chart(
+    chart(
         figure,
         key="heads.layers",
         on_select=_chooser("heads.layers", layers * heads, heads),

@@ -12,6 +12,7 @@ from analysis.answers import Line, distances
 from analysis.maps import Floats, Head, in_units, largest, strongest, with_specials
 from analysis.tokens import clip
 from dashboard import keys, panels, state
+from dashboard.chart import chart
 from dashboard.figures import difference_map, head_map, literal
 from dashboard.live_panels import View, line_names, number_names
 from dashboard.naming import number
@@ -57,7 +58,7 @@ def prediction(view: View) -> list[Figure]:
             for name, one in list(zip(line_names(view.lines), view.lines, strict=True))[:6]
         )
     )
-    st.plotly_chart(figure, key="live.said", config=CHART, alt=alt)
+    chart(figure, key="live.said", config=CHART, alt=alt)
     return [(_("what the model says"), figure)]
 
 
@@ -159,7 +160,7 @@ def watched_map(view: View, head: Head) -> list[Figure]:
     else:
         figure = head_map(first if which == "first" else second)
         alt = _("Attention map of {head}, {when}.").format(head=head, when=names[which])
-    st.plotly_chart(figure, key="live.map", config=CHART, alt=alt)
+    chart(figure, key="live.map", config=CHART, alt=alt)
     if which == "difference":
         st.caption(_("Blue: more after; red: less."))
     return [(f"{head}: {names[which]}", figure)]

@@ -7,7 +7,7 @@ import math
 from analysis.findings import MEASURES
 from analysis.messages import Message
 from analysis.roles import GONE, NO_ROLE, Rule
-from dashboard.text import _, say
+from dashboard.text import _, say, written
 
 INDUCTION = {
     "induction": "weight on the token after the earlier copy, in repeated random tokens",
@@ -160,7 +160,8 @@ def number(value: float) -> str:
         return "0"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{min(digits, 4)}f}"
-    return text.replace("-", "−") if any(digit in text for digit in "123456789") else text.removeprefix("-")
+    text = text.replace("-", "−") if any(digit in text for digit in "123456789") else text.removeprefix("-")
+    return written(text)
 
 
 def interval(value: float, low: float, high: float) -> str:

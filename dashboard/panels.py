@@ -18,7 +18,7 @@ from dashboard.components.grid import Cell, grid
 from dashboard.components.switches import At, switches
 from dashboard.components.words import Word, words
 from dashboard.reading import Reading
-from dashboard.text import _, escape
+from dashboard.text import _, decimals, escape, written
 
 if TYPE_CHECKING:
     from analysis.models import Model
@@ -219,7 +219,7 @@ def _scale(scale: Scale) -> None:
     marks = "".join(
         f"<span style='position:absolute;left:{100 * scale.share(tick):.1f}%;"
         f"transform:translateX(-{100 * (tick == ticks[-1]) + 50 * (ticks[0] < tick < ticks[-1]):.0f}%)'>"
-        f"{f'{tick:.3g}'.replace('-', '−')}</span>"
+        f"{written(f'{tick:.3g}').replace('-', '−')}</span>"
         for tick in ticks
     )
     st.html(
@@ -265,7 +265,7 @@ def word_row(
             text=clip(label),
             shade=float(np.sqrt(max(weight, 0.0))),
             quiet=bool(special),
-            title="–" if np.isnan(weight) else f"{weight:.3f}",
+            title="–" if np.isnan(weight) else decimals(float(weight), 3),
             starts=i == starts,
         )
         for i, (label, special, weight) in enumerate(zip(tokens.labels, tokens.special, row, strict=True))
@@ -282,17 +282,17 @@ def _printed(row: Floats, digits: int) -> list[str]:
 
 def _short(value: float, digits: int) -> str:
     if abs(value) >= 0.995:
-        return f"{value:.1f}".replace("-", "−")
+        return decimals(value, 1).replace("-", "−")
     text = f"{value:.{digits}f}"
     sign = "−" if text.startswith("-") and float(text) else ""
-    return sign + text.removeprefix("-").removeprefix("0")
+    return sign + written(text.removeprefix("-").removeprefix("0"))
 
 
 def _cell(value: float, head: Head, note: str, text: str, scale: Scale, pale: bool) -> Cell:
     if np.isnan(value):
         return Cell(fill="transparent", ink="inherit", text="", title=f"{head}: –")
     fill = colour(scale.colours, scale.share(value))
-    shown = f"{value:.3f}" if abs(value) >= 0.0005 else "0.000"
+    shown = decimals(value if abs(value) >= 0.0005 else 0.0, 3)
     title = f"{head}: {shown} · {note}" + (" · " + _("smaller than noise") if pale else "")
     return Cell(fill=fill, ink=ink(fill), text=text, title=title, mark="pale" if pale else "")
 

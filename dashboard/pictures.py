@@ -9,6 +9,7 @@ import streamlit as st
 from analysis.maps import AttentionMaps, Block, Head, block, strongest
 from analysis.tokens import clip
 from dashboard import keys, lenses, state
+from dashboard.chart import chart
 from dashboard.figures import difference_map, head_map
 from dashboard.reading import Reading
 from dashboard.text import _, escape
@@ -59,7 +60,7 @@ def map_picture(reading: Reading, head: Head, query: int, key: int, lens: str) -
             row, column = divmod(point, len(columns))
             state.choose_link(query=reading.places[rows[row]], key=reading.places[columns[column]])
 
-    st.plotly_chart(
+    chart(
         figure,
         key="attention.map",
         on_select=choose,
@@ -85,7 +86,7 @@ def lines_view(reading: Reading, head: Head, query: int, lens: str) -> list[Figu
 def why_view(reading: Reading, head: Head, query: int, key: int) -> list[Figure]:
     """Draw why the query looks at the key."""
     name, figure = lenses.why_picture(reading, head, query, key)
-    st.plotly_chart(
+    chart(
         figure,
         key="attention.why",
         config=CHART,
@@ -129,7 +130,7 @@ def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
             row, column = divmod(point, len(names[0]))
             state.choose_head(names[row][column].layer, names[row][column].index)
 
-    st.plotly_chart(
+    chart(
         figure,
         key="attention.heads",
         on_select=choose,
@@ -208,7 +209,7 @@ def beside_picture(reading: Reading, head: Head, second: Head) -> list[Figure]:
         for i, (title, figure, alt) in enumerate(panels):
             with st.container(width=325, gap="xxsmall"):
                 st.markdown(f"**{title}**")
-                st.plotly_chart(figure, key=f"attention.beside.{i}", config=CHART, alt=alt)
+                chart(figure, key=f"attention.beside.{i}", config=CHART, alt=alt)
     return [(title, figure) for title, figure, _alt in panels]
 
 

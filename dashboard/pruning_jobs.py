@@ -14,7 +14,7 @@ import numpy as np
 from analysis.messages import HeadroomError, message
 from dashboard import cache, jobs
 from dashboard.naming import order_name
-from dashboard.text import _
+from dashboard.text import _, written
 
 if TYPE_CHECKING:
     from analysis.curves import Curve
@@ -155,9 +155,11 @@ def timing_rows(timings: Sequence[Timing]) -> list[dict[str, object]]:
             _("whole (ms)"): round(one.whole.median, 1),
             _("smaller (ms)"): round(one.small.median, 1),
             _("saved, median [quartiles]"): (
-                f"{one.saved.median:.1%} [{one.saved.low:.1%}, {one.saved.high:.1%}]".replace("-", "−")
+                written(f"{one.saved.median:.1%} [{one.saved.low:.1%}, {one.saved.high:.1%}]").replace(
+                    "-", "−"
+                )
             ),
-            _("arithmetic"): f"{one.allowed:.1%}",
+            _("arithmetic"): written(f"{one.allowed:.1%}"),
         }
         for one in timings
     ]

@@ -13,10 +13,11 @@ import streamlit as st
 from analysis.maps import read_heads
 from analysis.messages import HeadroomError
 from dashboard import keys, panels, pruning_jobs, state
+from dashboard.chart import chart
 from dashboard.naming import interval, metric_name, number, order_name
 from dashboard.pictures import CHART, Figure
 from dashboard.pruning_figures import curves_figure
-from dashboard.text import _, language, say_markdown
+from dashboard.text import _, language, say_markdown, written
 
 if TYPE_CHECKING:
     from analysis.curves import Curve, Knee
@@ -173,7 +174,7 @@ def summary(view: View) -> None:
             share=found.share,
             order=order_name(curve.path.order),
             metric=metric_name(curve.metric),
-            loss=f"{view.loss:g}",
+            loss=written(f"{view.loss:g}"),
             examples=examples,
         )
         + _against_random(view, found)
@@ -204,7 +205,7 @@ def curves_picture(view: View) -> list[Figure]:
 
     figure = curves_figure(view.curves, band(view.curves), view.chosen, view.step)
     named = dict.fromkeys(order_name(one.path.order) for one in view.curves)
-    st.plotly_chart(
+    chart(
         figure,
         key="pruning.curves",
         config=CHART,

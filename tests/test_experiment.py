@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import experiment, runs
+from analysis import __main__, experiment, runs
 from analysis.ablation import plain
 from analysis.datasets import Data
 from analysis.experiment import (
@@ -27,7 +26,6 @@ from analysis.outcome import best_by_layer, judge, result
 from analysis.runs import RunError
 from analysis.saving import smaller
 from tests import tiny
-from tests.conftest import ROOT
 
 WORDS = ["the", "cat", "dog", "sat", "on", "mat", "and", "a", "run", "walk"]
 PAIRS = tuple(
@@ -179,52 +177,43 @@ def test_the_command_repeats_the_experiment():
     assert "--heads 5.8" in options.command()
 
 
-def shell(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "analysis", *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def shell(monkeypatch, capsys):
+    """A function that runs a verb and returns its code, what it printed, and what it complained of."""
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["analysis", *words])
+        code = __main__.main()
+        return code, *capsys.readouterr()
+
+    return call
 
 
-def test_the_verbs_from_a_shell(tmp_path):
+def test_the_verbs_from_a_shell(tmp_path, shell):
     folder = str(tiny.save_tiny(tmp_path / "model"))
     data = tmp_path / "pairs.csv"
     rows = [(a, b, grade) for (a, b), grade in zip(PAIRS, DATA.gold, strict=True)]
     pd.DataFrame(rows, columns=["left", "right", "grade"]).to_csv(data, index=False)
     asked = [str(data), "--task", "similarity", "--columns", "left,right,grade", "--model", folder]
-    done = shell("ablate", *asked, "--out", str(tmp_path / "run"))
-    assert done.returncode == 0, done.stderr
-    assert "whole model: spearman" in done.stdout
+    code, out, err = shell("ablate", *asked, "--out", str(tmp_path / "run"))
+    assert code == 0, err
+    assert "whole model: spearman" in out
     table = pd.read_csv(tmp_path / "run" / "result.csv")
     assert len(table) == 12
     for unit in list((tmp_path / "run" / "units").iterdir())[:2]:
         unit.unlink()
-    again = shell("ablate", *asked, "--resume", str(tmp_path / "run"))
-    assert again.returncode == 0, again.stderr
+    code, _out, err = shell("ablate", *asked, "--resume", str(tmp_path / "run"))
+    assert code == 0, err
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "run" / "result.csv"), table)
-    full = shell("ablate", *asked, "--out", str(tmp_path / "run"))
-    assert (full.returncode, full.stderr.count("\n")) == (2, 1)
+    code, _out, err = shell("ablate", *asked, "--out", str(tmp_path / "run"))
+    assert (code, err.count("\n")) == (2, 1)
     out = tmp_path / "importance.csv"
-    scored = shell("importance", *asked, "--out", str(out))
-    assert scored.returncode == 0, scored.stderr
-    assert pd.read_csv(out).columns.tolist() == [
-        "layer",
-        "head",
-        "importance",
-        "importance_normalised",
-        "signed",
-    ]
-    refused = shell(
-        "importance",
-        str(data),
-        "--task",
-        "fidelity",
-        "--columns",
-        "left",
-        "--model",
-        folder,
-        "--out",
-        str(out),
-    )
-    assert refused.returncode == 2
-    assert "its gradient is zero" in refused.stderr
-    assert "There is no task cooking" in shell("ablate", str(data), "--task", "cooking").stderr
+    code, _out, err = shell("importance", *asked, "--out", str(out))
+    assert code == 0, err
+    columns = ["layer", "head", "importance", "importance_normalised", "signed"]
+    assert pd.read_csv(out).columns.tolist() == columns
+    asked = [str(data), "--task", "fidelity", "--columns", "left", "--model", folder]
+    code, _out, err = shell("importance", *asked, "--out", str(out))
+    assert code == 2
+    assert "its gradient is zero" in err
+    assert "There is no task cooking" in shell("ablate", str(data), "--task", "cooking")[2]

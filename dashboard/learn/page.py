@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import panels, state
+from dashboard.chart import chart
 from dashboard.learn import keys, saved
 from dashboard.learn.lesson import Page, Seen, Shown, Step, look
 from dashboard.learn.prose import Prose, Section, further, prose
@@ -77,7 +78,7 @@ def _tables(seen: Seen) -> None:
 def _pictures(step: Step, seen: Shown) -> None:
     for place, picture in enumerate(seen.pictures):
         st.markdown(f"**{picture.title}**")
-        st.plotly_chart(picture.figure, key=f"learn.{step.name}.{place}", config=CHART, alt=picture.alt)
+        chart(picture.figure, key=f"learn.{step.name}.{place}", config=CHART, alt=picture.alt)
 
 
 def _tasks(page: Page, step: Step, section: Section, seen: Seen) -> None:

@@ -12,6 +12,7 @@ import streamlit as st
 from analysis.toy_pruning import Pruned, loss_without, prune
 from analysis.trained_toy import CHANCE, HEADS, LAYERS, AttentionOnly, Progress, loss_of, role_scores, train
 from dashboard import cache, state
+from dashboard.chart import chart
 from dashboard.learn import controls, keys
 from dashboard.learn.controls import number
 from dashboard.learn.figures import Line, lines
@@ -191,12 +192,9 @@ def _train(_seen: Seen) -> None:
         if (len(course) - 1) % EACH == 0:
             drawn = (loss_picture(course), scores_picture(course))
             for place, (slot, picture) in enumerate(zip(slots, drawn, strict=True)):
-                slot.plotly_chart(
-                    picture.figure,
-                    config=CHART,
-                    alt=picture.alt,
-                    key=f"learn.train.{len(course)}.{place}",
-                )
+                with slot:
+                    key = f"learn.train.{len(course)}.{place}"
+                    chart(picture.figure, config=CHART, alt=picture.alt, key=key)
     cache.keep_course(seed(), tuple(course))
     st.rerun()
 

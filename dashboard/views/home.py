@@ -81,6 +81,7 @@ with slot.container(horizontal=True, gap="large"):
                 ("live", _("What happens if I switch this head off?")),
                 ("ablation", _("Which heads matter, beyond noise?")),
                 ("pruning", _("How many heads can go?")),
+                ("by_hand", _("How does multi-head attention work? By hand, step by step")),
             ):
                 st.page_link(page=f"views/{page}.py", label=question, icon=":material/arrow_forward:")
         st.markdown(

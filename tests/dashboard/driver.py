@@ -26,6 +26,7 @@ FLAGS = [
     "--disable-sync",
 ]
 LOCAL = re.compile(r"(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|data:|blob:|file:|about:")
+NOT_OURS = {"list", "listitem"}  # what axe finds in Streamlit's own sidebar
 WAIT = 20_000  # a bound for a hung page, in ms; no test measures time
 
 
@@ -126,3 +127,19 @@ class Tab:
 
     def left_the_machine(self):
         return [url for url in self.requests if not LOCAL.match(url)]
+
+
+def serious(tab):
+    """Return what axe finds on the page in light and in dark, apart from Streamlit's own."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = []
+    for scheme in ("light", "dark"):
+        tab.page.emulate_media(color_scheme=scheme)
+        tab.page.wait_for_timeout(400)  # colours fade into each other
+        found += [
+            (scheme, item["id"], item["nodes"][0]["html"][:200])
+            for item in Axe().run(tab.page).response["violations"]
+            if item["impact"] in ("serious", "critical") and item["id"] not in NOT_OURS
+        ]
+    return found

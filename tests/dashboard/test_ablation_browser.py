@@ -7,9 +7,9 @@ import re
 import pytest
 
 from analysis.datasets import shipped
-from tests.dashboard.driver import WAIT
+from tests.dashboard.driver import WAIT, serious
 from tests.dashboard.test_browser import cell, eventually
-from tests.dashboard.test_heads_browser import progress, serious
+from tests.dashboard.test_heads_browser import progress
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from analysis.capture import capture
 from analysis.compare import align, changes
@@ -13,7 +12,8 @@ from analysis.lenses import head_vectors, scores
 from analysis.maps import Head, in_units
 from dashboard.examples import EXAMPLES
 from dashboard.naming import number
-from tests.dashboard.test_browser import NOT_OURS, cell, eventually, grid_titles, is_chosen
+from tests.dashboard.driver import serious
+from tests.dashboard.test_browser import cell, eventually, grid_titles, is_chosen
 
 pytestmark = pytest.mark.browser
 
@@ -192,25 +192,16 @@ def test_two_heads_over_pasted_texts(tabs):
 
 
 @pytest.mark.parametrize(
-    ("path", "scheme"),
+    "path",
     [
-        ("attention?view=lines&lens=norms", "dark"),
-        ("attention?view=lines&with=5.11", "light"),
-        ("attention?view=lines&with=5.11", "dark"),
-        ("attention?view=why", "light"),
-        ("attention?view=why", "dark"),
-        ("compare", "light"),
-        ("compare?compare=sources", "dark"),
+        "attention?view=lines&lens=norms",
+        "attention?view=lines&with=5.11",
+        "attention?view=why",
+        "compare",
+        "compare?compare=sources",
     ],
 )
-def test_axe_finds_nothing_serious(tabs, path, scheme):
-    tab = tabs(path, color_scheme=scheme)
+def test_axe_finds_nothing_serious(tabs, path):
+    tab = tabs(path)
     tab.page.wait_for_selector(".js-plotly-plot .main-svg, .query")
-    tab.settled()
-    found = Axe().run(tab.page).response["violations"]
-    serious = [
-        (item["id"], item["nodes"][0]["html"][:200])
-        for item in found
-        if item["impact"] in ("serious", "critical") and item["id"] not in NOT_OURS
-    ]
-    assert serious == []
+    assert serious(tab.settled()) == []

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from analysis.findings import MEASURES
-from tests.dashboard.driver import WAIT
-from tests.dashboard.test_browser import NOT_OURS, cell, eventually, grid_titles, is_chosen
+from tests.dashboard.driver import WAIT, serious
+from tests.dashboard.test_browser import cell, eventually, grid_titles, is_chosen
 
 pytestmark = pytest.mark.browser
 
@@ -232,19 +231,8 @@ def test_files_of_ones_own(tabs):
     assert "texts" not in tab.page.url
 
 
-def serious(tab):
-    """Return what axe finds on the page, apart from Streamlit's own."""
-    found = Axe().run(tab.page).response["violations"]
-    return [
-        (item["id"], item["nodes"][0]["html"][:200])
-        for item in found
-        if item["impact"] in ("serious", "critical") and item["id"] not in NOT_OURS
-    ]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(tabs, scheme):
-    tab = patient(tabs("heads?cells=numbers", color_scheme=scheme)).shows("Nearest twin: L")
+def test_axe_finds_nothing_serious(tabs):
+    tab = patient(tabs("heads?cells=numbers")).shows("Nearest twin: L")
     tab.page.wait_for_selector(".js-plotly-plot .scatterlayer .trace")
     for box in ("All heads as a table", "The rules of the roles"):
         tab.page.get_by_text(box).click()

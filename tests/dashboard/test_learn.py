@@ -12,7 +12,8 @@ import pytest
 from analysis.by_hand import verify
 from analysis.maps import Head
 from analysis.planted import eight_heads
-from analysis.six_words import sentence
+from analysis.senses import TEXTS, WORD
+from analysis.six_words import SENTENCES, sentence
 from analysis.toy import EXAMPLE, softmax
 from dashboard import cache
 from dashboard.learn import (
@@ -33,8 +34,9 @@ from dashboard.learn.source import code_of
 from dashboard.text import languages
 from tests.dashboard.test_compare_page import numbers_of
 from tests.dashboard.test_pages import _nothing_opened_before, open_page, put, ran, said
+from tests.dashboard.test_strings import foreign, pseudo, seen
 
-__all__ = ["_nothing_opened_before"]  # a fixture for this file too
+__all__ = ["_nothing_opened_before", "pseudo"]  # fixtures for this file too
 
 STEPS = {
     "by_hand": by_hand.PAGE.steps,
@@ -450,7 +452,48 @@ def test_a_file_that_is_saved_holds_the_choices_of_the_session():
     assert ":material" not in text
 
 
-ODD = ["", "x", "-1", "99999", "1e9", "٣", "1,2;3", "nan," * 6, ";;", "0." * 3000]
+# Names of tensors and symbols, which no language has other words for.
+SYMBOLS = "x Q K V view transpose scores softmax context concat output The cat chased the mouse . d_k he sat"
+
+
+@pytest.mark.usefixtures("pseudo")
+@pytest.mark.parametrize(("name", "part"), EVERY)
+def test_the_page_speaks_through_the_catalogue(name, part, monkeypatch):
+    original = prose.prose
+
+    def marked(which, language="en"):
+        found = original(which)
+        sections = {
+            key: prose.Section(
+                f"⟦{one.title}⟧",
+                f"⟦{one.text}⟧",
+                {
+                    task: prose.Task(f"⟦{said.asks}⟧", f"⟦{said.explains}⟧")
+                    for task, said in one.tasks.items()
+                },
+            )
+            for key, one in found.sections.items()
+        }
+        return prose.Prose(f"⟦{found.title}⟧", f"⟦{found.question}⟧", sections)
+
+    monkeypatch.setattr(page, "prose", marked)
+    at = put(lesson(name, part), **{"learn.numbers": True})
+    names = f"{SYMBOLS} {' '.join(SENTENCES.values()).replace('.', '')} {' '.join((*TEXTS, WORD))} Transformer BERT-base LLaMA 7B GPT-3 fish eat"
+    assert foreign(at, names) == []
+    assert len(seen(at)) > 25
+
+
+def test_an_indonesian_page_writes_its_numbers_and_words_so():
+    at = lesson("six_steps", "one", lang="id")
+    assert "2,54 dari 2,58 bit" in said(at)
+    assert "kucing" in said(at)
+    assert at.query_params["lang"] == "id"
+    spec = json.loads(at.get("plotly_chart")[0].proto.spec)
+    assert spec["layout"]["separators"] == ",."
+    assert "0,220" in texts_of(at)
+
+
+ODD = ["-1", "99999", "٣;;1,2;x", "nan," * 6]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda value: value[:8] or "empty")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
-from tests.dashboard.test_browser import NOT_OURS, eventually
+from tests.dashboard.driver import serious
+from tests.dashboard.test_browser import eventually
 
 
 def written(tab):
@@ -93,19 +91,11 @@ def test_a_page_is_saved_as_a_file_that_draws_without_a_network(tabs, tmp_path):
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["by_hand?part=module", "six_steps?part=mix", "variations?part=scale"])
-def test_axe_finds_nothing_serious(tabs, path, scheme):
-    tab = tabs(path, color_scheme=scheme)
+def test_axe_finds_nothing_serious(tabs, path):
+    tab = tabs(path)
     tab.page.wait_for_selector(".js-plotly-plot")
-    found = Axe().run(tab.page).response["violations"]
-    serious = [item for item in found if item["impact"] in ("serious", "critical")]
-    assert (
-        json.dumps(
-            [(item["id"], item["nodes"][0]["html"][:200]) for item in serious if item["id"] not in NOT_OURS]
-        )
-        == "[]"
-    )
+    assert serious(tab) == []
 
 
 def test_the_page_fits_800_wide(tabs):

@@ -12,8 +12,9 @@ from analysis.live import answer
 from dashboard import switched
 from dashboard.examples import EXAMPLES
 from dashboard.naming import number
+from tests.dashboard.driver import serious
 from tests.dashboard.test_browser import eventually, is_chosen, write
-from tests.dashboard.test_heads_browser import patient, serious
+from tests.dashboard.test_heads_browser import patient
 from tests.dashboard.test_live_page import SHAPE, mask_of
 
 pytestmark = pytest.mark.browser
@@ -159,9 +160,8 @@ def test_two_tabs_with_other_heads_off_do_not_mix(tabs, bundled):
     are_off(second.settled(), (3, 1), (4, 4))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(tabs, scheme):
+def test_axe_finds_nothing_serious(tabs):
     off = switched.write(mask_of((0, 3), (2, 5)))
-    tab = arrived(tabs, f"live?off={off}&example=5", color_scheme=scheme)
+    tab = arrived(tabs, f"live?off={off}&example=5")
     tab.page.wait_for_selector(".js-plotly-plot .main-svg")
     assert serious(tab.settled()) == []

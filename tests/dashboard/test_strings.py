@@ -16,9 +16,11 @@ from analysis.messages import Message
 from dashboard import jobs, keys, measuring, text
 from dashboard.corpus import corpus
 from dashboard.examples import EXAMPLES
+from dashboard.naming import number
 from dashboard.sidebar import PRESETS
 from dashboard.text import escape, say, say_markdown
 from tests.conftest import ROOT
+from tests.dashboard.catalogue import messages, sentences
 from tests.dashboard.test_heads import (
     _all_results_stay,
     fetch,
@@ -51,7 +53,7 @@ FILES = sorted((ROOT / "dashboard").rglob("*.py"))
 # Letters that are no language: names of heads, forms of files, a product, what may be typed into a box.
 DATA = re.compile(
     r"L\d+(·H\d+)?|H\d+|\b[AB] → [AB]\b|\b(CSV|JSON|NPZ|HTML|PARQUET|EN|ID)\b|Headroom|"
-    r":material/\w+:|:gray\[|:small\[|%\{[^}]*\}|</?extra>|google-bert/bert-base-cased|^main$|"
+    r":material/\w+:|</?b>|:gray\[|:small\[|%\{[^}]*\}|</?extra>|google-bert/bert-base-cased|^main$|"
     r"^hf://datasets/owner/name/file\.parquet$"
 )
 # Fields of a message to the browser that nobody reads.
@@ -59,7 +61,7 @@ UNSEEN = {
     "id", "key", "form_id", "component_name", "js_content", "css_content", "html_content", "tag", "element_type",
     "theme", "config", "url", "mime", "type", "selection_mode", "autocomplete", "raw_values", "json", "spec", "value",
     "raw_value", "default_format", "format", "icon", "column_order", "columns", "user_key", "delta_path", "deferred_file_id", "hash", "anchor",
-    "page", "page_script_hash",
+    "page", "page_script_hash", "query_string",
 }  # fmt: skip
 
 
@@ -559,7 +561,9 @@ def shown_literals(path) -> list[str]:
         while isinstance(node, ast.Attribute):
             names.append(node.attr)
             node = node.value
-        if not (isinstance(node, ast.Name) and node.id == "st" and len(names) == 1) or names[0] in NO_DISPLAY:
+        is_chart = isinstance(node, ast.Name) and node.id == "chart" and not names
+        is_drawn = isinstance(node, ast.Name) and node.id == "st" and len(names) == 1
+        if not is_chart and (not is_drawn or names[0] in NO_DISPLAY):
             continue
         given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg not in NOT_SHOWN)]
         for literal in (literal for value in given for literal in literals(value)):
@@ -577,17 +581,49 @@ def test_a_drawn_literal_would_be_found(tmp_path):
     path = tmp_path / "page.py"
     path.write_text(
         'st.markdown("Hello")\nst.button(label=f"Go {x}")\nst.caption(_("fine"))\nst.info("a" if x else _("b"))\n'
-        'st.plotly_chart(f, alt="Map", key="map")\nst.markdown(f"**{x}**")\n',
+        'chart(f, alt="Map", key="map")\nst.markdown(f"**{x}**")\n',
         encoding="utf-8",
     )
     assert [line.split(": ")[1].strip() for line in shown_literals(path)] == ["Hello", "Go", "a", "Map"]
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "dashboard" / "locale").glob("*.po")), ids=lambda path: path.stem
-)
+CATALOGUES = sorted((ROOT / "dashboard" / "locale").glob("*.po"))
+
+
+def test_there_is_an_indonesian_catalogue():
+    assert "id" in [path.stem for path in CATALOGUES]
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=lambda path: path.stem)
 def test_a_translation_keeps_the_placeholders(path):
     with open(path, "rb") as file:
         catalogue = read_po(file, locale=path.stem)
     wrong = [m.id for m in catalogue if m.id and m.string and fields_of(m.id) != fields_of(m.string)]
     assert wrong == []
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=lambda path: path.stem)
+def test_every_sentence_has_a_translation_and_no_other_has(path):
+    with open(path, "rb") as file:
+        catalogue = read_po(file, locale=path.stem)
+    there = {m.id for m in catalogue if m.id and m.string and not m.fuzzy}
+    assert sorted(set(messages()) - there) == []
+    assert sorted(there - set(messages())) == []
+
+
+def test_a_translation_that_is_missing_would_be_found(tmp_path):
+    path = tmp_path / "page.py"
+    path.write_text('st.write(_("A sentence that no catalogue has"))\n', encoding="utf-8")
+    assert [text for text, _line in sentences(path)] == ["A sentence that no catalogue has"]
+
+
+def test_numbers_are_written_as_the_language_writes_them(monkeypatch):
+    monkeypatch.setattr(text, "language", lambda: "id")
+    said = text._("{a:,.2f} of {b:,}, {c:.0%} of {d}, L5·H8")
+    assert said.format(a=1234.5, b=10_000, c=0.25, d="3.5") == "1.234,50 of 10.000, 25% of 3.5, L5·H8"
+    assert text.decimals(0.125, 3) == "0,125"
+    assert number(-1234.5) == "−1.234"
+    assert text.separators("id") == ",."
+    monkeypatch.setattr(text, "language", lambda: "en")
+    assert text._("{a:,.2f}").format(a=1234.5) == "1,234.50"
+    assert text.separators("en") == ".,"
