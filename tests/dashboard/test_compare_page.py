@@ -76,9 +76,10 @@ def measured(at):
     before = None
     for _attempt in range(600):
         ran(at.run())  # may start what follows from what was there
-        if not jobs._registry().unfinished() and said(at) == before:
+        idle = not jobs._registry().unfinished()
+        if idle and said(at) == before:
             return at
-        before = said(at)
+        before = said(at) if idle else None
         time.sleep(0.02)
     raise AssertionError("the measuring does not end")
 
