@@ -13,5 +13,6 @@ answered by moving them. The code that is shown is read from the functions that 
     sentence    the six words, and what heads look at from one of them
     by_hand, shapes, six_steps, mixing, two_layers, variations, measured, questions    the steps
     saved       a page as one HTML file for a classroom without a network
+    heading     the title, which stands first
     page        the frame around all of it
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import panels, state
+from dashboard import state
 from dashboard.chart import chart
 from dashboard.learn import keys, saved
 from dashboard.learn.lesson import Page, Seen, Shown, Step, look
@@ -17,7 +17,6 @@ from dashboard.text import _, language, say_markdown
 def draw(page: Page) -> None:
     """Draw a page at the step that is chosen."""
     words = prose(page.name, language())
-    panels.title(words.title, words.question)
     step = _stepper(page, words)
     section = words.sections[step.name]
     seen = look(step)

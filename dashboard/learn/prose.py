@@ -14,9 +14,12 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dashboard.learn.lesson import Page
 from dashboard.text import DEFAULT
+
+if TYPE_CHECKING:
+    from dashboard.learn.lesson import Page
 
 FOLDER = Path(__file__).parent / "prose"
 HEADING = re.compile(r"^(##|###) ([\w-]+) \| (.+)$", flags=re.MULTILINE)

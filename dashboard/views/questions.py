@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from dashboard.learn import page, questions
+from dashboard.learn.heading import heading
+
+heading("questions")
+
+from dashboard.learn import page, questions  # noqa: E402
 
 page.draw(questions.PAGE)

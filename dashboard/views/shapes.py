@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from dashboard.learn import page, shapes
+from dashboard.learn.heading import heading
+
+heading("shapes")
+
+from dashboard.learn import page, shapes  # noqa: E402
 
 page.draw(shapes.PAGE)

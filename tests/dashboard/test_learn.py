@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from dashboard.learn import (
 )
 from dashboard.learn.source import code_of
 from dashboard.text import languages
+from tests.conftest import ROOT
 from tests.dashboard.test_compare_page import numbers_of
 from tests.dashboard.test_pages import _nothing_opened_before, open_page, put, ran, said
 from tests.dashboard.test_strings import foreign, pseudo, seen
@@ -507,3 +510,9 @@ def test_odd_links_leave_the_page_alive(name, part, odd):
 def test_states_with_numbers_too_large_are_refused_in_a_sentence():
     at = lesson("by_hand", states=";".join(["1e9,0,0,0,0,0"] + ["0,0,0,0,0,0"] * 2))
     assert "Row 0, column 0 holds 1000000000.0." in at.info[0].value
+
+
+def test_the_title_stands_before_the_heavy_libraries_are_loaded():
+    code = "import sys, dashboard.learn.heading; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
