@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from jaxtyping import Float
@@ -86,10 +87,6 @@ def states(
     kept: dict[int, Tensor] = {}
     contexts: dict[int, Contexts] = {}
 
-    def keep_contexts(layer: int, context: Tensor, instead: Tensor | None) -> None:
-        if layer in layers:
-            contexts[layer] = context, instead
-
     modules: list[Module] = []
     whole = layers_of(network)
     for number, layer in enumerate([*whole, None]):
@@ -97,8 +94,23 @@ def states(
             modules.append(_Keeping(kept, number, layer or whole[-1]))
         if layer is not None:
             modules.append(layer)
-    outputs = run(_with_layers(network, modules), inputs, replace(probe, on_contexts=keep_contexts))
+    outputs = run(
+        _with_layers(network, modules),
+        inputs,
+        replace(probe, on_contexts=partial(_keep_contexts, layers, contexts)),
+    )
     return States(kept, contexts, outputs)
+
+
+def _keep_contexts(
+    layers: Collection[int],
+    kept: dict[int, Contexts],
+    layer: int,
+    context: Tensor,
+    instead: Tensor | None,
+) -> None:
+    if layer in layers:
+        kept[layer] = context, instead
 
 
 class _Given(Module):

@@ -16,7 +16,7 @@ from analysis.messages import HeadroomError
 from dashboard import jobs, pruning_jobs, sidebar, state
 from dashboard.downloads import file_name
 from dashboard.pruning_jobs import Built
-from dashboard.pruning_panels import View, default_folder, path_of
+from dashboard.pruning_panels import View, default_folder
 from dashboard.text import _, escape, say_markdown
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _save_box(built: Built, whole: Model) -> None:
 def _save(built: Built, whole: Model, zeros: bool) -> None:
     state.acted()
     st.session_state[SAVED] = st.session_state[ERROR] = None
-    folder = path_of(st.session_state["pruning.folder"] or default_folder(whole, built.mask))
+    typed = st.session_state["pruning.folder"] or default_folder(whole, built.mask)
+    folder = Path(typed.strip()).expanduser()
     try:
         pruning_jobs.save(built, whole, folder, zeros=zeros)
     except HeadroomError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -314,8 +313,3 @@ def check_options(options: Options, data: Data, gone: Bools) -> HeadroomError | 
     except HeadroomError as error:
         return error
     return None
-
-
-def path_of(text: str) -> Path:
-    """Return a folder that someone typed."""
-    return Path(text.strip()).expanduser()

@@ -79,9 +79,16 @@ def test_the_list_of_steps_is_that_of_the_links():
 
 @pytest.mark.parametrize(("name", "part"), EVERY)
 def test_every_step_arrives_with_a_picture_a_link_to_the_real_one_and_nothing_solved(name, part):
-    at = lesson(name, part)
+    at = put(lesson(name, part), **{"learn.code": True})
     words = prose.prose(name).sections[part]
     assert words.text in said(at)
+    step = next(step for step in STEPS[name] if step.name == part)
+    shown = [code.value for code in at.code]  # the source itself
+    assert shown == [code_of(thing) for thing in step.code]
+    for thing, code in zip(step.code, shown, strict=True):
+        source = inspect.getsource(inspect.unwrap(thing))
+        assert all(line.strip() in source for line in code.splitlines())
+        assert '"""' not in code
     charts = at.get("plotly_chart")
     assert len(charts) > 0 or part == "two-layers"
     assert all(chart.proto.alt for chart in charts)
@@ -89,18 +96,6 @@ def test_every_step_arrives_with_a_picture_a_link_to_the_real_one_and_nothing_so
     assert solved(at) == []
     assert len(at.get("page_link")) >= 1
     assert {"lang"} & set(at.query_params) == set()
-
-
-@pytest.mark.parametrize(("name", "part"), EVERY)
-def test_the_code_that_is_shown_is_the_source_itself(name, part):
-    at = put(lesson(name, part), **{"learn.code": True})
-    step = next(step for step in STEPS[name] if step.name == part)
-    shown = [code.value for code in at.code]
-    assert shown == [code_of(thing) for thing in step.code]
-    for thing, code in zip(step.code, shown, strict=True):
-        source = inspect.getsource(inspect.unwrap(thing))
-        assert all(line.strip() in source for line in code.splitlines())
-        assert '"""' not in code
 
 
 def test_code_loses_its_docstring_and_nothing_else():
