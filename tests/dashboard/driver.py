@@ -27,7 +27,7 @@ FLAGS = [
 ]
 LOCAL = re.compile(r"(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|data:|blob:|file:|about:")
 NOT_OURS = {"list", "listitem"}  # what axe finds in Streamlit's own sidebar
-WAIT = 20_000  # a bound for a hung page, in ms; no test measures time
+WAIT = 45_000  # a bound for a hung page, in ms; no test measures time
 
 
 def find_chromium() -> str | None:

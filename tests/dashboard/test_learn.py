@@ -20,6 +20,7 @@ from analysis.toy import EXAMPLE, softmax
 from dashboard import cache
 from dashboard.learn import (
     by_hand,
+    heading,
     keys,
     measured,
     mixing,
@@ -475,6 +476,7 @@ def test_the_page_speaks_through_the_catalogue(name, part, monkeypatch):
         return prose.Prose(f"⟦{found.title}⟧", f"⟦{found.question}⟧", sections)
 
     monkeypatch.setattr(page, "prose", marked)
+    monkeypatch.setattr(heading, "prose", marked)
     at = put(lesson(name, part), **{"learn.numbers": True})
     names = f"{SYMBOLS} {' '.join(SENTENCES.values()).replace('.', '')} {' '.join((*TEXTS, WORD))} Transformer BERT-base LLaMA 7B GPT-3 fish eat"
     assert foreign(at, names) == []
