@@ -5,8 +5,6 @@
 
 PYTHON ?= python3
 PORT ?= 8501
-# Tests of pages wait for a browser as much as they compute: one more of them than cores.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -17,7 +15,7 @@ run: $(VENV)/.run
 	$(BIN)/python -m streamlit run dashboard/app.py --server.port $(PORT)
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

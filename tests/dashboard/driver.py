@@ -134,9 +134,13 @@ def serious(tab):
     from axe_playwright_python.sync_playwright import Axe
 
     found = []
+    # What fades from one colour into another has neither for a while.
+    tab.page.add_style_tag(
+        content="*, *::before, *::after { transition: none !important; animation: none !important }"
+    )
     for scheme in ("light", "dark"):
         tab.page.emulate_media(color_scheme=scheme)
-        tab.page.wait_for_timeout(400)  # colours fade into each other
+        tab.page.wait_for_timeout(500)
         found += [
             (scheme, item["id"], item["nodes"][0]["html"][:200])
             for item in Axe().run(tab.page).response["violations"]
