@@ -281,10 +281,7 @@ def write_link(names: Sequence[str], extra: Mapping[str, object] | None = None) 
     said |= extra or {}
     wanted = {name: None if said.get(name) is None else str(said[name]) for name in keys.LINK_NAMES}
     link = {name: value for name, value in wanted.items() if value is not None}
-    if (language(), browser_language()) != (
-        DEFAULT,
-        DEFAULT,
-    ):  # what every reader starts from need not be said
+    if {language(), browser_language()} != {DEFAULT}:  # what every reader starts from need not be said
         link["lang"] = language()
     if link != st.query_params.to_dict():
         st.query_params.from_dict(link)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,8 @@ from dashboard.learn.lesson import Page, Picture, Real, Seen, Shown, Step, judge
 from dashboard.text import _, language
 
 MOST_HEADS_DRAWN = 4
-EDITED = "learn.states"  # the table's own name, counted up when it is put back
-REPLACED = f"{EDITED}.replaced"
+EDITED = "learn.states"  # the table's own name, counted up when another takes its place
+TURN, BASE = f"{EDITED}.turn", f"{EDITED}.base"
 
 
 def edited() -> np.ndarray:
@@ -37,7 +37,7 @@ def keep(states: np.ndarray) -> None:
     """Remember three tokens; the example itself need not be said."""
     same = np.array_equal(states, EXAMPLE)
     st.session_state[keys.STATES] = (
-        None if same else ";".join(",".join(f"{value:.6g}" for value in row) for row in states)
+        None if same else ";".join(",".join(repr(float(value)) for value in row) for row in states)
     )
 
 
@@ -63,37 +63,47 @@ def _two_heads() -> Shown:
     )
 
 
-def frame(values: np.ndarray, rows: list[str] | tuple[str, ...] | object = None) -> pd.DataFrame:
+def frame(values: np.ndarray, rows: Sequence[str] | None = None) -> pd.DataFrame:
     """Return a matrix as a table with named rows."""
-    names = list(rows) if isinstance(rows, list | tuple) else list(range(len(values)))
-    return pd.DataFrame(np.asarray(values, dtype=float), index=names).round(6)
+    return pd.DataFrame(np.asarray(values, dtype=float), index=rows).round(6)
 
 
 def _editor(_seen: Seen) -> None:
-    turn = st.session_state.setdefault(f"{EDITED}.turn", 0)
-    base = st.session_state.setdefault(f"{EDITED}.base", edited())
+    name = _table_key()
     table = pd.DataFrame(
-        base,
+        st.session_state[BASE],
         index=[_("token {number}").format(number=i) for i in range(3)],
         columns=[str(i) for i in range(6)],
     )
-    name = f"{EDITED}.{turn}.{language()}"
 
     def take() -> None:
         state.acted()
-        states = np.array(edited())
-        for row, cells in st.session_state[name]["edited_rows"].items():
-            for column, value in cells.items():
-                states[int(row), int(column)] = np.nan if value is None else value
-        keep(states)
+        keep(_typed(name))
 
     st.data_editor(table, key=name, on_change=take, alt=_("The numbers of the three tokens, to be edited"))
-    controls.reset(_("The example again"), "learn.states.back", keys.STATES, then=partial(_replace, turn))
+    controls.reset(_("The example again"), "learn.states.back", keys.STATES)
 
 
-def _replace(turn: int) -> None:
-    st.session_state[f"{EDITED}.turn"] = turn + 1
-    st.session_state[f"{EDITED}.base"] = EXAMPLE
+def _table_key() -> str:
+    """Return the key of the table that shows the three tokens: a new table where the last one shows others.
+
+    A table keeps what was typed only while it is drawn: not over another page or language, nor over Back.
+    """
+    turn = st.session_state.setdefault(TURN, 0)
+    name = f"{EDITED}.{turn}.{language()}"
+    if BASE not in st.session_state or not np.array_equal(_typed(name), edited(), equal_nan=True):
+        st.session_state[TURN], st.session_state[BASE] = turn + 1, edited()
+        return f"{EDITED}.{turn + 1}.{language()}"
+    return name
+
+
+def _typed(name: str) -> np.ndarray:
+    """Return the three tokens as a table shows them: those it began with, and what was typed over them."""
+    states = np.array(st.session_state[BASE])
+    for row, cells in st.session_state.get(name, {}).get("edited_rows", {}).items():
+        for column, value in cells.items():
+            states[int(row), int(column)] = np.nan if value is None else value
+    return states
 
 
 def sizes() -> tuple[int, int, int, int]:

@@ -83,4 +83,5 @@ def _rendered(line: str) -> str:
 
 def _table(name: str, table: pd.DataFrame, *, index: bool) -> str:
     shown = table.to_html(index=index, border=0, float_format=lambda value: written(f"{value:.4g}"))
-    return f"<details><summary>{html.escape(name)}</summary>{shown}</details>"
+    opened = "" if index else " open"  # the small ones stand open on the page too
+    return f"<details{opened}><summary>{html.escape(name)}</summary>{shown}</details>"

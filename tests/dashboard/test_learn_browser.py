@@ -28,8 +28,15 @@ def test_a_number_that_is_typed_changes_maps_and_output_and_enters_the_link(tabs
     tab.page.keyboard.press("Enter")
     eventually(tab, lambda: "states=" in tab.page.url, True)
     tab.settled()
-    assert written(tab) != before
+    changed = written(tab)
+    assert changed != before
     link = tab.page.url
+    tab.page.get_by_role("link", name="Shapes", exact=True).click()
+    tab.shows("has the shape").settled()
+    tab.page.get_by_role("link", name="By hand", exact=True).click()
+    tab.shows("Largest difference between the two maps")
+    eventually(tab, lambda: written(tab) == changed, True)  # as it was left
+    tab.settled()
     tab.page.get_by_role("button", name="The example again").click()
     tab.shows("Largest difference between the two maps: 0.171")
     eventually(tab, lambda: written(tab) == before, True)
@@ -38,7 +45,7 @@ def test_a_number_that_is_typed_changes_maps_and_output_and_enters_the_link(tabs
     eventually(again, lambda: written(again) not in ([], before), True)
 
 
-def test_words_and_arrow_keys_choose_the_query_and_back_undoes_it(tabs):
+def test_words_and_arrow_keys_choose_the_query_and_a_reload_keeps_it(tabs):
     tab = tabs("six_steps?part=one").shows("Query cat looks most at cat")
     tab.page.get_by_role("option", name="mouse").click()
     tab.shows("Query mouse looks most at mouse")
@@ -48,6 +55,7 @@ def test_words_and_arrow_keys_choose_the_query_and_back_undoes_it(tabs):
     eventually(tab, lambda: "word=5" in tab.page.url, True)
     tab.page.reload()
     tab.settled().shows("Query . looks most at")
+    assert "word=5" in tab.page.url
 
 
 def test_the_way_leads_through_the_steps_and_to_the_real_bert(tabs):
