@@ -60,19 +60,13 @@ def sentence_boxes() -> None:
 
 
 def _minimal_box() -> None:
-    key = f"minimal.box.{language()}"
-    st.session_state[key] = st.session_state[keys.MINIMAL]
-
-    def take() -> None:
-        if st.session_state[key]:
-            state.take_minimal(st.session_state[key])
-
-    st.selectbox(
+    state.select(
         _("Minimal pairs"),
         range(1, len(MINIMAL_PAIRS) + 1),
+        st.session_state[keys.MINIMAL],
+        state.take_minimal,
+        key=f"minimal.box.{language()}",
         format_func=lambda i: " / ".join(MINIMAL_PAIRS[i - 1]),
-        key=key,
-        on_change=take,
         placeholder=_("your own"),
         width=170,
     )

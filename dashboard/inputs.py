@@ -64,19 +64,13 @@ def _take_boxes() -> None:
 
 def _example_box() -> None:
     """Offer the shipped sentences; the box shows which one is read, or none."""
-    key = f"{EXAMPLE_BOX}.{language()}"
-    st.session_state[key] = st.session_state[keys.EXAMPLE]
-
-    def take() -> None:
-        if st.session_state[key]:
-            state.take_example(st.session_state[key])
-
-    st.selectbox(
+    state.select(
         _("Examples"),
         range(1, len(EXAMPLES) + 1),
+        st.session_state[keys.EXAMPLE],
+        state.take_example,
+        key=f"{EXAMPLE_BOX}.{language()}",
         format_func=_example_name,
-        key=key,
-        on_change=take,
         placeholder=_("your own"),
         width=170,
     )

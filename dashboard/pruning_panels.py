@@ -60,7 +60,9 @@ def order_box(task: str) -> tuple[str, ...]:
 
     def keep() -> None:
         state.acted()
-        st.session_state[keys.ORDERS] = ",".join(st.session_state[box]) or None
+        st.session_state[keys.ORDERS] = (
+            ",".join(name for name in offered if name in st.session_state[box]) or None
+        )
 
     st.multiselect(
         _("Orders of removal"),
@@ -226,14 +228,15 @@ def along(view: View) -> None:
     curve = view.curve
     orders = list(dict.fromkeys(one.path.order for one in view.curves))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        box = f"pruning.order.{language()}"
-        st.session_state[box] = curve.path.order
-
-        def keep_order() -> None:
-            state.acted()
-            st.session_state[keys.ORDER] = st.session_state[box]
-
-        st.selectbox(_("Along"), orders, format_func=order_name, key=box, on_change=keep_order, width=200)
+        state.select(
+            _("Along"),
+            orders,
+            curve.path.order,
+            state.into(keys.ORDER),
+            key=f"pruning.order.{language()}",
+            format_func=order_name,
+            width=200,
+        )
         losses = {value: value for value in sorted(keys.LOSS.options, key=float)}
         state.choose(keys.LOSS, _("Loss allowed"), losses, widget=st.selectbox, width=110)
     counts = [int(count) for count in curve.path.removed]

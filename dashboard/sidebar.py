@@ -70,19 +70,13 @@ def _second_models() -> list[str]:
 
 def second_model_box() -> None:
     """Draw the choice of the model that the chosen one is compared with."""
-    box = f"model.second.{language()}"
-    st.session_state[box] = second_model()
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.MODEL_B] = st.session_state[box]
-
-    st.selectbox(
+    state.select(
         _("Second model"),
         _second_models(),
+        second_model(),
+        state.into(keys.MODEL_B),
+        key=f"model.second.{language()}",
         format_func=lambda name: {BUNDLED: BUNDLED_NAME, TOY: _("toy")}.get(name, name),
-        key=box,
-        on_change=keep,
         width=260,
         help=_("The models that are open here. Open another one at the left, and it can be chosen here too."),
     )
@@ -137,17 +131,21 @@ def _model_box() -> None:
     names = {BUNDLED: _("all-MiniLM-L6-v2 (bundled)"), TOY: _("toy: by hand, untrained"), OTHER: _("other …")}
     names |= {name: _("{name} (download)").format(name=name) for name in PRESETS if name not in ready}
     key = f"model.box.{language()}"
-    if st.session_state.get(key) != OTHER:
-        st.session_state[key] = current
+    is_other = st.session_state.get(key) == OTHER
 
-    def choose() -> None:
-        if st.session_state[key] != OTHER:
-            try_source(st.session_state[key])
+    def take(picked: str) -> None:
+        if picked != OTHER:
+            try_source(picked)
 
-    st.selectbox(
-        _("Model"), options, format_func=lambda name: names.get(name, name), key=key, on_change=choose
+    state.select(
+        _("Model"),
+        options,
+        OTHER if is_other else current,
+        take,
+        key=key,
+        format_func=lambda name: names.get(name, name),
     )
-    if st.session_state[key] == OTHER:
+    if is_other:
         _other_box(key)
     error = st.session_state.get(keys.MODEL_ERROR)
     if error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import streamlit as st
 
@@ -17,6 +18,8 @@ from analysis.tokens import Bools
 from dashboard import keys, thresholds
 from dashboard.examples import EXAMPLES, MINIMAL_PAIRS
 from dashboard.text import DEFAULT, LANGUAGE_KEY, browser_language, language
+
+T = TypeVar("T")
 
 LONGEST = 4_096  # letters of a part of a link
 
@@ -221,6 +224,39 @@ def _next_there(head: Head, gone: Bools | None) -> Head:
     return next(one for one in (*in_layer, *further) if not gone[one.layer, one.index])
 
 
+def select(
+    label: str,
+    options: Sequence[T],
+    shown: T | None,
+    take: Callable[[T], None],
+    *,
+    key: str,
+    **looks: object,
+) -> None:
+    """Draw a box that shows ``shown`` of some ``options``; ``take`` gets what is picked.
+
+    A box drawn before the options changed may still send the label of an old one: that picks nothing.
+    """
+    st.session_state[key] = shown
+
+    def keep() -> None:
+        picked = st.session_state[key]
+        if picked in options:
+            acted()
+            take(picked)
+
+    st.selectbox(label, options, key=key, on_change=keep, **looks)  # type: ignore[call-overload]
+
+
+def into(key: str) -> Callable[[object], None]:
+    """Return a function that keeps what it gets under a key of the session."""
+
+    def keep(picked: object) -> None:
+        st.session_state[key] = picked
+
+    return keep
+
+
 def number_box(
     label: str,
     key: str,
@@ -231,17 +267,15 @@ def number_box(
     on_keep: Callable[[], None] | None = None,
 ) -> int:
     """Draw a box for one of ``count`` numbers; ``first`` where none is chosen yet. ``on_keep`` runs after a choice."""
-    box = f"{key}.box"
-    st.session_state[box] = _within(key, count, first)
+    shown = _within(key, count, first)
 
-    def keep() -> None:
-        acted()
-        st.session_state[key] = st.session_state[box]
+    def take(picked: int) -> None:
+        st.session_state[key] = picked
         if on_keep is not None:
             on_keep()
 
-    st.selectbox(label, range(count), key=box, on_change=keep, width=width)
-    return int(st.session_state[box])
+    select(label, range(count), shown, take, key=f"{key}.box", width=width)
+    return shown
 
 
 def choose(

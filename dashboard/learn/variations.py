@@ -75,14 +75,15 @@ def _causal_controls(seen: Seen) -> None:
 def head_box() -> None:
     """Let one of the eight heads made by hand be chosen, by its role."""
     names = role_names()
-    name = f"learn.head.{language()}"
-    st.session_state[name] = _head()
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.TOY_HEAD] = st.session_state[name]
-
-    st.selectbox(_("Head"), range(8), format_func=lambda i: names[i], key=name, on_change=keep, width=200)
+    state.select(
+        _("Head"),
+        range(8),
+        _head(),
+        state.into(keys.TOY_HEAD),
+        key=f"learn.head.{language()}",
+        format_func=lambda i: names[i],
+        width=200,
+    )
 
 
 def crossed() -> tuple[str, str]:

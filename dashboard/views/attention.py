@@ -69,18 +69,13 @@ def readout(reading: Reading, head: Head, query: int) -> None:
 def key_box(reading: Reading, key: int) -> None:
     """Draw the box that chooses the key whose link colours the grid."""
     labels = reading.tokens.labels
-    box = f"key.box.{language()}"
-    st.session_state[box] = key
-
-    def keep() -> None:
-        state.choose_link(key=reading.places[st.session_state[box]])
-
-    st.selectbox(
+    state.select(
         _("Key (looked at)"),
         range(len(labels)),
+        key,
+        lambda unit: state.choose_link(key=reading.places[unit]),
+        key=f"key.box.{language()}",
         format_func=lambda i: f"{i} {isolate(clip(labels[i]))}",
-        key=box,
-        on_change=keep,
         width=140,
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
 
 import analysis.capture
 from analysis.capture import capture
@@ -778,3 +779,42 @@ def test_the_table_of_heads_stands_with_nothing_hidden_or_kept():
     heads = at.dataframe[1].value
     assert not heads["strongest link"].str.contains("[CLS]", regex=False).any()
     assert heads["entropy (share of maximum)"].between(0, 1).all()
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        (ATTENTION, {}),
+        (ATTENTION, {"view": "lines"}),
+        ("views/compare.py", {}),
+        ("views/compare.py", {"compare": "sources"}),
+        ("views/variations.py", {}),
+        ("views/variations.py", {"part": "causal"}),
+    ],
+)
+def test_a_label_of_options_that_are_gone_picks_nothing(monkeypatch, page, link):
+    at = open_page(page, **link)
+    before = {box.key: box.value for box in at.selectbox}
+    query = dict(at.query_params)
+    assert len(before) > 2 or page.endswith("variations.py")
+    for box in [*at.selectbox, *at.multiselect]:
+        key = box.key
+        state = box._widget_state  # as a browser sends it that has not drawn the new options yet
+        if isinstance(box, Selectbox):
+            state.string_value = "99 of before"
+        else:
+            state.string_array_value.data.append("99 of before")
+        with monkeypatch.context() as patch:
+            whole = type(box)._widget_state
+            patch.setattr(
+                type(box),
+                "_widget_state",
+                property(
+                    lambda one, key=key, state=state, whole=whole: (
+                        state if one.key == key else whole.fget(one)
+                    )
+                ),
+            )
+            ran(at.run())
+    assert {box.key: box.value for box in at.selectbox} == before
+    assert at.query_params == query
