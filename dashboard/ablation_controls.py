@@ -11,7 +11,7 @@ import streamlit as st
 from analysis.datasets import COLUMNS, SHIPPED, Data, read_data, shipped
 from analysis.messages import HeadroomError
 from analysis.texts import HUB, columns_of, is_table
-from dashboard import ablating, cache, keys, sidebar, state
+from dashboard import ablating, boxes, cache, keys, sidebar, state
 from dashboard.corpus import KINDS, MOST_LETTERS
 from dashboard.naming import protocol_name, replacement_name, task_name
 from dashboard.text import _, language, say_markdown
@@ -33,7 +33,7 @@ def task_box(model: Model) -> str:
     """Draw the choice of the task, of those that the model can do."""
     offered = [task for task in keys.TASK.options if task != "masked" or model.readout.kind == "masked"]
     names = {task: task_name(task) for task in offered}
-    return state.choose(
+    return boxes.choose(
         keys.TASK,
         _("Task"),
         names,
@@ -57,7 +57,7 @@ def data_box(task: str) -> Data:
             names[which] = label.format(count=len(_shipped(task, which)))
     if own is not None:
         names[keys.OWN_DATA] = _("your own, {count:,}").format(count=len(own))
-    which = state.choose(keys.DATA, _("Data"), names, widget=st.selectbox, width=180)
+    which = boxes.choose(keys.DATA, _("Data"), names, widget=st.selectbox, width=180)
     with st.popover(_("Own data"), icon=":material/upload:"):
         _own(task)
     return own if own is not None and which == keys.OWN_DATA else _shipped(task, which)
@@ -66,7 +66,7 @@ def data_box(task: str) -> Data:
 def protocol_boxes() -> None:
     """Draw the choices of protocol, replacement and precision, and the heads where the protocol needs them."""
     names = {name: protocol_name(name) for name in keys.PROTOCOL.options}
-    protocol = state.choose(
+    protocol = boxes.choose(
         keys.PROTOCOL,
         _("Switched off"),
         names,
@@ -77,7 +77,7 @@ def protocol_boxes() -> None:
             "see which stand in for each other."
         ),
     )
-    state.choose(
+    boxes.choose(
         keys.REPLACEMENT,
         _("Replaced by"),
         {name: replacement_name(name) for name in keys.REPLACEMENT.options},
@@ -88,7 +88,7 @@ def protocol_boxes() -> None:
             "the mean of all it could look at (Kovaleva et al. 2019)."
         ),
     )
-    state.choose(
+    boxes.choose(
         keys.PRECISION,
         _("Precision"),
         {"full": _("full"), "draft": _("draft")},
@@ -97,26 +97,8 @@ def protocol_boxes() -> None:
         help=_("A draft computes in bfloat16: faster where the processor has it, and less exact."),
     )
     if protocol in ("set", "pairs"):
-        _heads_box()
-
-
-def _heads_box() -> None:
-    st.session_state["ablation.heads"] = st.session_state[keys.SET] or ""
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.SET] = (st.session_state["ablation.heads"] or "").strip() or None
-
-    st.text_input(
-        _("Heads"),
-        key="ablation.heads",
-        on_change=keep,
-        placeholder="5.8,3.2",
-        autocomplete="off",
-        max_chars=state.LONGEST,
-        width=140,
-        help=_("layer.head, with commas between; both are counted from 0."),
-    )
+        about = _("layer.head, with commas between; both are counted from 0.")
+        boxes.heads_box(_("Heads"), keys.SET, "ablation.heads", width=140, help=about)
 
 
 def options(data: Data, task: str) -> Options:

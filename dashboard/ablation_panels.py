@@ -10,7 +10,7 @@ import streamlit as st
 
 from analysis.maps import Head
 from analysis.significance import Changes
-from dashboard import keys, panels, state
+from dashboard import boxes, keys, panels, state
 from dashboard.ablating import Found
 from dashboard.naming import interval, metric_name, number, replacement_name
 from dashboard.text import _, say_markdown
@@ -86,7 +86,7 @@ def metric_box(found: Found) -> None:
     """Draw the choice of the score, where the task has several."""
     names = {metric.name: metric_name(metric.name) for metric in found.experiment.problem.metrics}
     if len(names) > 1:
-        state.choose(keys.METRIC, _("Score"), names, widget=st.selectbox, width=130)
+        boxes.choose(keys.METRIC, _("Score"), names, widget=st.selectbox, width=130)
 
 
 def summary(view: View) -> None:
@@ -196,8 +196,8 @@ def change_grid(view: View) -> None:
     layers, heads = view.shape
     with st.container(horizontal=True, vertical_alignment="bottom"):
         both = partial(state.complete_head, view.head)
-        state.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=78, on_keep=both)
-        state.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=78, on_keep=both)
+        boxes.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=78, on_keep=both)
+        boxes.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=78, on_keep=both)
         metric_box(view.found)
     found = view.changes
     said = [note.split(": ", 1)[1] for note in notes_of(view)]

@@ -11,7 +11,7 @@ import streamlit as st
 
 from analysis.maps import Floats
 from analysis.roles import NO_ROLE, RULES, roles
-from dashboard import ablating, cache, jobs, keys, measuring, panels, sidebar, state
+from dashboard import ablating, boxes, cache, jobs, keys, measuring, panels, sidebar, state
 from dashboard import ablation_figures as figures
 from dashboard.ablation_panels import View, notes_of
 from dashboard.chart import chart
@@ -32,7 +32,7 @@ def view_box(view: View) -> str:
     }
     if view.found.importance is None:
         del names["importance"]
-    return state.choose(keys.AGAINST, _("View"), names)
+    return boxes.choose(keys.AGAINST, _("View"), names)
 
 
 def importance_picture(view: View) -> list[Figure]:
@@ -42,7 +42,7 @@ def importance_picture(view: View) -> list[Figure]:
     found = view.found
     assert found.importance is not None
     names = {name: gradient_name(name) for name in keys.GRADIENT.options}
-    which = state.choose(keys.GRADIENT, _("Gradient score"), names, widget=st.selectbox, width=230)
+    which = boxes.choose(keys.GRADIENT, _("Gradient score"), names, widget=st.selectbox, width=230)
     frame = found.importance.frame()
     x = frame[which].to_numpy(dtype=float)[~view.gone.ravel()]
     metric = [one.name for one in found.experiment.problem.metrics].index(view.metric)
@@ -63,7 +63,7 @@ def importance_picture(view: View) -> list[Figure]:
 def measure_picture(view: View) -> list[Figure]:
     """Draw a measure of every head over the same texts against its change, with roles as letters."""
     names = {name: measure_name(name) for name in keys.MEASURE.options if name not in INDUCTION}
-    which = state.choose(keys.MEASURE, _("Measure"), names, widget=st.selectbox, width=230)
+    which = boxes.choose(keys.MEASURE, _("Measure"), names, widget=st.selectbox, width=230)
     texts = corpus(view.found.data.name, list(view.found.experiment.problem.data.texts))
     asked = (sidebar.model_key(), texts, "keep", "queries")
     found = measuring.statistics(*asked)  # type: ignore[arg-type]

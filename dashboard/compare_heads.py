@@ -9,7 +9,7 @@ import streamlit as st
 from analysis.findings import HeadStatistics, difference
 from analysis.findings import interval as ends_of
 from analysis.maps import Head
-from dashboard import keys, measuring, panels, state
+from dashboard import boxes, keys, measuring, panels, state
 from dashboard.chart import chart
 from dashboard.corpus import Corpus
 from dashboard.head_figures import Side, profile
@@ -22,13 +22,13 @@ from dashboard.text import _, escape
 def measure_box() -> str:
     """Draw the choice of the measure that colours the grids, and return it; induction is not of these texts."""
     names = {name: measure_name(name) for name in keys.MEASURE.options if name not in INDUCTION}
-    return state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=220)
+    return boxes.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=220)
 
 
 def pick_grid(found: HeadStatistics, head: Head, other: Head) -> None:
     """Draw the grid of heads; a click chooses the first or the second, as the switch above says."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        pick = state.choose(
+        pick = boxes.choose(
             keys.PICK, _("A click chooses"), {"first": _("the first"), "second": _("the second")}
         )
         name = measure_box()
@@ -120,7 +120,7 @@ def model_grids(
         del options["difference"]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = measure_box()
-        which = state.choose(keys.GRID, _("Grid"), options)
+        which = boxes.choose(keys.GRID, _("Grid"), options)
     if which == "difference":
         _difference_grid(first, second, name, head)
         return

@@ -12,11 +12,10 @@ from analysis.compare import Alignment, align, as_maps, changes
 from analysis.maps import AttentionMaps, Floats, Head, largest, strongest, with_specials
 from analysis.statistics import describe, head_entropy
 from analysis.tokens import Bools, Ints, clip
-from dashboard import cache, keys, panels, sidebar, state
+from dashboard import boxes, cache, inputs, keys, panels, sidebar, state
 from dashboard.chart import chart
 from dashboard.examples import MINIMAL_PAIRS
 from dashboard.figures import difference_map, head_map
-from dashboard.inputs import MOST_LETTERS
 from dashboard.naming import number
 from dashboard.pictures import CHART, Figure
 from dashboard.tables import map_table
@@ -47,25 +46,25 @@ class Pair:
 def sentence_boxes() -> None:
     """Draw the boxes of the two sentences, and the minimal pairs that ship."""
     first, second = st.session_state[keys.SIDES]
-    st.session_state["side.first"], st.session_state["side.second"] = first, second
 
-    def take() -> None:
-        state.take_sides(st.session_state["side.first"], st.session_state["side.second"])
+    def take(place: int, text: str) -> None:
+        sides = list(st.session_state[keys.SIDES])
+        sides[place] = text
+        state.take_sides(*sides)
 
-    box = partial(st.text_input, on_change=take, autocomplete="off", max_chars=MOST_LETTERS)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        box(_("First sentence"), key="side.first")
-        box(_("Second sentence"), key="side.second")
+        inputs.text_box(_("First sentence"), "side.first", first, partial(take, 0))
+        inputs.text_box(_("Second sentence"), "side.second", second, partial(take, 1))
         _minimal_box()
 
 
 def _minimal_box() -> None:
-    state.select(
+    boxes.select(
         _("Minimal pairs"),
         range(1, len(MINIMAL_PAIRS) + 1),
-        st.session_state[keys.MINIMAL],
-        state.take_minimal,
         key=f"minimal.box.{language()}",
+        shown=st.session_state[keys.MINIMAL],
+        take=state.take_minimal,
         format_func=lambda i: " / ".join(MINIMAL_PAIRS[i - 1]),
         placeholder=_("your own"),
         width=170,
@@ -150,7 +149,7 @@ def change_grid(values: Floats, head: Head, gone: Bools) -> None:
 def picture(pair: Pair, head: Head, other: Head) -> list[Figure]:
     """Draw the difference of a head's maps over the words of both sides, or one side alone."""
     names = {"difference": _("difference"), "first": escape(pair.names[0]), "second": escape(pair.names[1])}
-    which = state.choose(keys.PICTURE, _("View"), names)
+    which = boxes.choose(keys.PICTURE, _("View"), names)
     there = sides_there(pair, head, other)
     if not all(there):
         side = there.index(False)

@@ -12,7 +12,7 @@ import streamlit as st
 from analysis.messages import HeadroomError, message
 from analysis.texts import HUB, Text, columns_of, is_table, read_texts, sample
 from analysis.tokens import clip
-from dashboard import keys, state
+from dashboard import boxes, keys, state
 from dashboard.text import _, escape, language, say_markdown
 
 OWN, ERROR = "texts.own", "texts.error"
@@ -64,7 +64,7 @@ def controls() -> None:
         names["own"] = _("{name} ({count:,} texts)").format(name=own.name, count=len(own.texts))
     elif st.session_state[keys.TEXTS.key] == "own":
         st.session_state[keys.TEXTS.key] = keys.TEXTS.default
-    state.choose(keys.TEXTS, _("Texts"), names, widget=st.selectbox, width=250)
+    boxes.choose(keys.TEXTS, _("Texts"), names, widget=st.selectbox, width=250)
     with st.popover(_("Own texts"), icon=":material/upload:"):
         _own_texts()
 
@@ -73,7 +73,7 @@ def settings() -> None:
     """Draw the choice of texts and of how they are counted."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         controls()
-        state.choose(
+        boxes.choose(
             keys.SPECIALS,
             _("Special tokens"),
             {"keep": _("keep"), "hide": _("hide"), "renormalise": _("renormalise")},
@@ -82,7 +82,7 @@ def settings() -> None:
                 "row is divided by what is left of it."
             ),
         )
-        state.choose(
+        boxes.choose(
             keys.WEIGHTING,
             _("Average over"),
             {"queries": _("tokens"), "texts": _("texts")},

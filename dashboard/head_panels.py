@@ -12,7 +12,7 @@ import streamlit as st
 
 from analysis.maps import Floats, Head
 from analysis.roles import GONE, NO_ROLE, RULES, scores
-from dashboard import keys, measuring, panels, state
+from dashboard import boxes, keys, measuring, panels, state
 from dashboard.chart import chart
 from dashboard.head_figures import Side, profile
 from dashboard.head_pictures import layer_picture, map_picture, matrix_picture
@@ -71,11 +71,11 @@ def grid(view: View) -> None:
         both = partial(
             state.complete_head, view.head
         )  # who changes one number means the other as it is shown
-        state.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=74, on_keep=both)
-        state.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=74, on_keep=both)
+        boxes.number_box(_("Layer"), keys.LAYER, layers, view.head.layer, width=74, on_keep=both)
+        boxes.number_box(_("Head"), keys.HEAD, heads, view.head.index, width=74, on_keep=both)
         names = {name: measure_name(name) for name in keys.MEASURE.options}
-        name = state.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=212)
-        cells = state.choose(
+        name = boxes.choose(keys.MEASURE, _("Colour"), names, widget=st.selectbox, width=212)
+        cells = boxes.choose(
             keys.CELLS,
             _("In the cells"),
             {"letters": _("roles"), "numbers": _("values")},
@@ -141,7 +141,7 @@ def panel(view: View) -> list[Figure]:
         "matrix": _("distances"),
         "layers": _("layers"),
     }
-    which = state.choose(keys.PANEL, _("View"), names)
+    which = boxes.choose(keys.PANEL, _("View"), names)
     if which == "head":
         return one_head(view)
     if which == "layers":

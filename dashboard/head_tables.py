@@ -13,7 +13,7 @@ import streamlit as st
 
 from analysis.maps import Head
 from analysis.roles import GONE, NO_ROLE, scores
-from dashboard import measuring, state, thresholds
+from dashboard import boxes, measuring, state, thresholds
 from dashboard.corpus import text_line
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.head_panels import ATTENTION_PAGE
@@ -191,20 +191,15 @@ def rules(view: View) -> None:
 
 
 def _threshold_slider(letter: str, threshold: float, role: str) -> None:
-    key = f"heads.rule.{letter}"
-    st.session_state[key] = threshold
-
-    def keep() -> None:
-        state.acted()
-        thresholds.choose(letter, round(st.session_state[key], 2))
-
-    st.slider(
+    boxes.draw(
+        st.slider,
         _("Threshold of “{role}”").format(role=role),
         0.05,
         1.0,
+        key=f"heads.rule.{letter}",
+        shown=threshold,
+        take=lambda chosen: thresholds.choose(letter, round(chosen, 2)),
         step=0.01,
-        key=key,
-        on_change=keep,
         label_visibility="collapsed",
         width=260,
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
-from dashboard import keys, state
+from dashboard import boxes, keys, state
 from dashboard.examples import EXAMPLES
 from dashboard.text import _, language
 
@@ -16,20 +18,20 @@ def sentences() -> None:
     """Draw the box for a sentence, the examples to pick, and a second box for a pair."""
     pair = st.session_state[keys.PAIR]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        _text_box(_("Sentence"), "text.box", st.session_state[keys.TEXT])
+        text_box(_("Sentence"), "text.box", st.session_state[keys.TEXT], _take_first)
         _example_box()
         if pair is None:
             st.button(_("Add a second"), icon=":material/add:", key="pair.add", on_click=_add_pair)
         else:
             st.button(_("One sentence"), icon=":material/close:", key="pair.remove", on_click=_remove_pair)
     if pair is not None:
-        _text_box(_("Second sentence"), "pair.box", pair)
+        text_box(_("Second sentence"), "pair.box", pair, _take_second)
 
 
 def token_controls(is_pair: bool) -> None:
     """Draw the choices of how tokens are shown: special tokens, words or pieces, and a pair's blocks."""
     with st.container(horizontal=True):
-        state.choose(
+        boxes.choose(
             keys.SPECIALS,
             _("Special tokens"),
             {"keep": _("keep"), "hide": _("hide"), "renormalise": _("renormalise")},
@@ -38,7 +40,7 @@ def token_controls(is_pair: bool) -> None:
                 "renormalised, each row is divided by what is left of it."
             ),
         )
-        state.choose(
+        boxes.choose(
             keys.UNITS,
             _("Units"),
             {"words": _("words"), "pieces": _("pieces")},
@@ -49,27 +51,32 @@ def token_controls(is_pair: bool) -> None:
         )
         if is_pair:
             names = {"all": _("all"), "AA": "A → A", "AB": "A → B", "BA": "B → A", "BB": "B → B"}
-            state.choose(keys.BLOCK, _("Sentences"), names)
+            boxes.choose(keys.BLOCK, _("Sentences"), names)
 
 
-def _text_box(label: str, key: str, value: str) -> None:
-    st.session_state[key] = value
-    st.text_input(label, key=key, on_change=_take_boxes, autocomplete="off", max_chars=MOST_LETTERS)
+def text_box(label: str, key: str, shown: str, take: Callable[[str], object]) -> None:
+    """Draw a box for a sentence; ``take`` gets what is typed."""
+    boxes.draw(
+        st.text_input, label, key=key, shown=shown, take=take, autocomplete="off", max_chars=MOST_LETTERS
+    )
 
 
-def _take_boxes() -> None:
-    pair = st.session_state.get("pair.box") if st.session_state[keys.PAIR] is not None else None
-    state.take_text(st.session_state["text.box"], pair)
+def _take_first(text: str) -> None:
+    state.take_text(text, st.session_state[keys.PAIR])
+
+
+def _take_second(text: str) -> None:
+    state.take_text(st.session_state[keys.TEXT], text)
 
 
 def _example_box() -> None:
     """Offer the shipped sentences; the box shows which one is read, or none."""
-    state.select(
+    boxes.select(
         _("Examples"),
         range(1, len(EXAMPLES) + 1),
-        st.session_state[keys.EXAMPLE],
-        state.take_example,
         key=f"{EXAMPLE_BOX}.{language()}",
+        shown=st.session_state[keys.EXAMPLE],
+        take=state.take_example,
         format_func=_example_name,
         placeholder=_("your own"),
         width=170,

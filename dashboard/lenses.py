@@ -11,7 +11,7 @@ import streamlit as st
 
 from analysis.maps import AttentionMaps, Head
 from analysis.tokens import Tokens, clip
-from dashboard import cache, keys, state
+from dashboard import boxes, cache, keys, state
 from dashboard.components.lines import End, Strand, lines
 from dashboard.lens_figures import why_figure
 from dashboard.naming import number
@@ -25,7 +25,7 @@ STRANDS = ("#d55e00", "#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2", "#9
 def control() -> str:
     """Draw the choice of lens and return it."""
     names = {"weights": _("weights"), "norms": _("norms"), "rollout": _("rollout")}
-    return state.choose(
+    return boxes.choose(
         keys.LENS,
         _("Lens"),
         names,
@@ -89,19 +89,19 @@ def lines_controls(reading: Reading, head: Head) -> None:
     """Draw the choice of further heads whose lines are drawn."""
     layers, heads = reading.maps.layers, reading.maps.heads
     more = further_heads(reading, head, "weights")
-    box = "lines.with"
-    st.session_state[box] = [str(other) for other in more]
     each = (Head(layer, index) for layer in range(layers) for index in range(heads))
     every = {str(one): one for one in each if not reading.is_gone(one)}
 
-    def keep() -> None:
-        state.choose_with([every[name] for name in st.session_state[box] if name in every])
+    def take(picked: list[str]) -> None:
+        state.choose_with([every[name] for name in picked if name in every])
 
-    st.multiselect(
+    boxes.draw(
+        st.multiselect,
         _("Further heads"),
         [name for name in every if name != str(head)],
-        key=box,
-        on_change=keep,
+        key="lines.with",
+        shown=[str(other) for other in more],
+        take=take,
         max_selections=keys.MOST_STRANDS,
         placeholder=_("add heads"),
         label_visibility="collapsed",

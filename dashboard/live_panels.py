@@ -13,7 +13,7 @@ import streamlit as st
 from analysis.answers import Answer, Line
 from analysis.maps import Floats, Head
 from analysis.tokens import Bools
-from dashboard import cache, keys, panels, state, switched
+from dashboard import boxes, cache, keys, panels, state, switched
 from dashboard.text import _
 
 
@@ -78,8 +78,8 @@ def switches(view: View) -> None:
     head = view.head
     with st.container(horizontal=True, vertical_alignment="bottom"):
         both = partial(state.complete_head, head)
-        state.number_box(_("Layer"), keys.LAYER, layers, head.layer, width=78, on_keep=both)
-        state.number_box(_("Head"), keys.HEAD, heads, head.index, width=78, on_keep=both)
+        boxes.number_box(_("Layer"), keys.LAYER, layers, head.layer, width=78, on_keep=both)
+        boxes.number_box(_("Head"), keys.HEAD, heads, head.index, width=78, on_keep=both)
         is_off = bool(view.off[head.layer, head.index])
         said = _("Switch {head} on") if is_off else _("Switch {head} off")
         turn = switched.turn_on if is_off else switched.turn_off

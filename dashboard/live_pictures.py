@@ -11,7 +11,7 @@ import streamlit as st
 from analysis.answers import Line, distances
 from analysis.maps import Floats, Head, in_units, largest, strongest, with_specials
 from analysis.tokens import clip
-from dashboard import keys, panels, state
+from dashboard import boxes, keys, panels, state
 from dashboard.chart import chart
 from dashboard.figures import difference_map, head_map, literal
 from dashboard.live_panels import View, line_names, number_names
@@ -152,7 +152,7 @@ def watched_map(view: View, head: Head) -> list[Figure]:
         for maps in (before, after)
     )
     names = {"difference": _("difference"), "first": _("before"), "second": _("after")}
-    which = state.choose(keys.PICTURE, _("Attention of {head}").format(head=head), names)
+    which = boxes.choose(keys.PICTURE, _("Attention of {head}").format(head=head), names)
     _say_strongest(first, second, head)
     if which == "difference":
         figure = difference_map(second, first)

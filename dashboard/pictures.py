@@ -8,7 +8,7 @@ import streamlit as st
 
 from analysis.maps import AttentionMaps, Block, Head, block, strongest
 from analysis.tokens import clip
-from dashboard import keys, lenses, state
+from dashboard import boxes, keys, lenses, state
 from dashboard.chart import chart
 from dashboard.figures import difference_map, head_map
 from dashboard.reading import Reading
@@ -29,7 +29,7 @@ def view_controls() -> str:
         "beside": _("beside"),
         "why": _("why"),
     }
-    return state.choose(keys.VIEW, _("View"), names)
+    return boxes.choose(keys.VIEW, _("View"), names)
 
 
 def is_there(reading: Reading, head: Head, lens: str = "weights") -> bool:
@@ -98,7 +98,7 @@ def why_view(reading: Reading, head: Head, query: int, key: int) -> list[Figure]
 def scope_controls(chosen: Head) -> str:
     """Draw the choice between the heads of the chosen layer and those of the whole model."""
     names = {"layer": _("layer {layer}").format(layer=chosen.layer), "model": _("the whole model")}
-    return state.choose(keys.SCOPE, _("Heads of"), names)
+    return boxes.choose(keys.SCOPE, _("Heads of"), names)
 
 
 def heads_picture(reading: Reading, chosen: Head, scope: str) -> list[Figure]:
@@ -164,8 +164,8 @@ def beside_controls(reading: Reading, head: Head) -> Head:
     """Draw the boxes that choose the second head, and return it."""
     layers, heads = reading.maps.layers, reading.maps.heads
     second = state.second_head(layers, heads, state.beside(head, heads, reading.maps.gone))
-    layer = state.number_box(_("Second layer"), keys.LAYER_B, layers, second.layer, width=110)
-    index = state.number_box(_("Second head"), keys.HEAD_B, heads, second.index, width=110)
+    layer = boxes.number_box(_("Second layer"), keys.LAYER_B, layers, second.layer, width=110)
+    index = boxes.number_box(_("Second head"), keys.HEAD_B, heads, second.index, width=110)
     return Head(layer, index)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import streamlit as st
 
 from analysis.maps import read_heads
 from analysis.messages import HeadroomError
-from dashboard import keys, panels, pruning_jobs, state
+from dashboard import boxes, keys, panels, pruning_jobs, state
 from dashboard.chart import chart
 from dashboard.naming import interval, metric_name, number, order_name
 from dashboard.pictures import CHART, Figure
@@ -55,21 +56,18 @@ def order_box(task: str) -> tuple[str, ...]:
     offered = [name for name in ORDERS if task != "fidelity" or name not in NEED_LOSS]
     said = (st.session_state[keys.ORDERS] or ",".join(keys.FIRST_ORDERS)).split(",")
     chosen = [name for name in offered if name in said] or ["random"]
-    box = f"pruning.orders.{language()}"
-    st.session_state[box] = chosen
 
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.ORDERS] = (
-            ",".join(name for name in offered if name in st.session_state[box]) or None
-        )
+    def take(picked: Sequence[str]) -> None:
+        st.session_state[keys.ORDERS] = ",".join(name for name in offered if name in picked) or None
 
-    st.multiselect(
+    boxes.draw(
+        st.multiselect,
         _("Orders of removal"),
         offered,
+        key=f"pruning.orders.{language()}",
+        shown=chosen,
+        take=take,
         format_func=order_name,
-        key=box,
-        on_change=keep,
         help=_(
             "Which heads go first. Importance: the gradient of the loss by the head’s gate (Michel et al. 2019), estimated "
             "once or before each step. Ablation: the exact loss of score. Fisher: squared gradients, rearranged within a "
@@ -83,35 +81,25 @@ def limits_boxes(heads: int) -> None:
     """Draw the choices that are rarely changed: steps, random orders, and which heads stay."""
     with st.popover(_("More"), icon=":material/tune:"):
         names = {"0.1": "10%", "0.05": "5%", "0.25": "25%", "0": _("one head")}
-        state.choose(keys.STEP, _("At each step"), names)
+        boxes.choose(keys.STEP, _("At each step"), names)
         _number_input(_("Random orders"), keys.SEEDS, keys.FIRST_SEEDS, 1, MOST_SEEDS)
         _number_input(_("Heads that each layer keeps"), keys.KEEP, 0, 0, heads)
-        st.session_state["pruning.protect"] = st.session_state[keys.PROTECT] or ""
-
-        def keep() -> None:
-            state.acted()
-            st.session_state[keys.PROTECT] = (st.session_state["pruning.protect"] or "").strip() or None
-
-        st.text_input(
-            _("Heads that never go"),
-            key="pruning.protect",
-            on_change=keep,
-            placeholder="5.8,3.2",
-            autocomplete="off",
-            max_chars=state.LONGEST,
-        )
+        boxes.heads_box(_("Heads that never go"), keys.PROTECT, "pruning.protect")
 
 
 def _number_input(label: str, key: str, first: int, low: int, high: int) -> None:
-    box = f"{key}.input"
     value = st.session_state[key]
-    st.session_state[box] = min(max(first if value is None else value, low), high)
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[key] = int(st.session_state[box])
-
-    st.number_input(label, low, high, step=1, key=box, on_change=keep)
+    shown = min(max(first if value is None else value, low), high)
+    boxes.draw(
+        st.number_input,
+        label,
+        low,
+        high,
+        key=f"{key}.input",
+        shown=shown,
+        take=boxes.into(key),
+        step=1,
+    )
 
 
 def options(ablation: object, orders: tuple[str, ...], heads: int) -> Options:
@@ -228,25 +216,26 @@ def along(view: View) -> None:
     curve = view.curve
     orders = list(dict.fromkeys(one.path.order for one in view.curves))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        state.select(
+        boxes.select(
             _("Along"),
             orders,
-            curve.path.order,
-            state.into(keys.ORDER),
             key=f"pruning.order.{language()}",
+            shown=curve.path.order,
+            take=boxes.into(keys.ORDER),
             format_func=order_name,
             width=200,
         )
         losses = {value: value for value in sorted(keys.LOSS.options, key=float)}
-        state.choose(keys.LOSS, _("Loss allowed"), losses, widget=st.selectbox, width=110)
+        boxes.choose(keys.LOSS, _("Loss allowed"), losses, widget=st.selectbox, width=110)
     counts = [int(count) for count in curve.path.removed]
-    st.session_state["pruning.along"] = counts[view.step]
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.ALONG] = int(st.session_state["pruning.along"])
-
-    st.select_slider(_("Heads removed"), counts, key="pruning.along", on_change=keep)
+    boxes.draw(
+        st.select_slider,
+        _("Heads removed"),
+        counts,
+        key="pruning.along",
+        shown=counts[view.step],
+        take=boxes.into(keys.ALONG),
+    )
     score = interval(float(curve.score[view.step]), float(curve.low[view.step]), float(curve.high[view.step]))
     st.markdown(
         _("**{removed} of {all} heads gone**: {metric} {score}{change}").format(

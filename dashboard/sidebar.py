@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from analysis.messages import HeadroomError
-from dashboard import cache, keys, state
+from dashboard import boxes, cache, keys, state
 from dashboard.text import LANGUAGE_KEY, _, escape, language, languages, say_markdown
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def _second_models() -> list[str]:
 
 def second_model_box() -> None:
     """Draw the choice of the model that the chosen one is compared with."""
-    state.select(
+    boxes.select(
         _("Second model"),
         _second_models(),
-        second_model(),
-        state.into(keys.MODEL_B),
         key=f"model.second.{language()}",
+        shown=second_model(),
+        take=boxes.into(keys.MODEL_B),
         format_func=lambda name: {BUNDLED: BUNDLED_NAME, TOY: _("toy")}.get(name, name),
         width=260,
         help=_("The models that are open here. Open another one at the left, and it can be chosen here too."),
@@ -137,12 +137,12 @@ def _model_box() -> None:
         if picked != OTHER:
             try_source(picked)
 
-    state.select(
+    boxes.select(
         _("Model"),
         options,
-        OTHER if is_other else current,
-        take,
         key=key,
+        shown=OTHER if is_other else current,
+        take=take,
         format_func=lambda name: names.get(name, name),
     )
     if is_other:
@@ -242,16 +242,13 @@ def _language_switch() -> None:
     found = languages()
     if len(found) < 2:
         return
-    st.session_state["language.box"] = language()
-
-    def keep() -> None:
-        st.session_state[LANGUAGE_KEY] = st.session_state["language.box"]
-
-    st.segmented_control(
+    boxes.draw(
+        st.segmented_control,
         _("Language"),
         found,
-        format_func=lambda name: LANGUAGE_NAMES.get(name, name.upper()),
         key="language.box",
-        on_change=keep,
+        shown=language(),
+        take=boxes.into(LANGUAGE_KEY),
+        format_func=lambda name: LANGUAGE_NAMES.get(name, name.upper()),
         required=True,
     )

@@ -8,8 +8,7 @@ on the page.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -18,8 +17,6 @@ from analysis.tokens import Bools
 from dashboard import keys, thresholds
 from dashboard.examples import EXAMPLES, MINIMAL_PAIRS
 from dashboard.text import DEFAULT, LANGUAGE_KEY, browser_language, language
-
-T = TypeVar("T")
 
 LONGEST = 4_096  # letters of a part of a link
 
@@ -197,7 +194,7 @@ def choose_both(layer: int, head: int) -> None:
 
 def second_head(layers: int, heads: int, first: Head) -> Head:
     """Return the head that another is compared with, within ``layers`` x ``heads``; ``first`` until one is chosen."""
-    return Head(_within(keys.LAYER_B, layers, first.layer), _within(keys.HEAD_B, heads, first.index))
+    return Head(within(keys.LAYER_B, layers, first.layer), within(keys.HEAD_B, heads, first.index))
 
 
 def beside(head: Head, heads: int, gone: Bools | None = None) -> Head:
@@ -207,9 +204,7 @@ def beside(head: Head, heads: int, gone: Bools | None = None) -> Head:
 
 def chosen_head(layers: int, heads: int, gone: Bools | None = None) -> Head:
     """Return the chosen head, within a model of ``layers`` x ``heads``; until one is chosen, one that is not ``gone``."""
-    head = Head(
-        _within(keys.LAYER, layers, keys.ARRIVAL.layer), _within(keys.HEAD, heads, keys.ARRIVAL.index)
-    )
+    head = Head(within(keys.LAYER, layers, keys.ARRIVAL.layer), within(keys.HEAD, heads, keys.ARRIVAL.index))
     is_chosen = None not in (st.session_state[keys.LAYER], st.session_state[keys.HEAD])
     return head if is_chosen else _next_there(head, gone)
 
@@ -222,86 +217,6 @@ def _next_there(head: Head, gone: Bools | None) -> Head:
     in_layer = [Head(head.layer, (head.index + step) % heads) for step in range(heads)]
     further = [Head((head.layer + step) % layers, index) for step in range(layers) for index in range(heads)]
     return next(one for one in (*in_layer, *further) if not gone[one.layer, one.index])
-
-
-def select(
-    label: str,
-    options: Sequence[T],
-    shown: T | None,
-    take: Callable[[T], None],
-    *,
-    key: str,
-    **looks: object,
-) -> None:
-    """Draw a box that shows ``shown`` of some ``options``; ``take`` gets what is picked.
-
-    A box drawn before the options changed may still send the label of an old one: that picks nothing.
-    """
-    st.session_state[key] = shown
-
-    def keep() -> None:
-        picked = st.session_state[key]
-        if picked in options:
-            acted()
-            take(picked)
-
-    st.selectbox(label, options, key=key, on_change=keep, **looks)  # type: ignore[call-overload]
-
-
-def into(key: str) -> Callable[[object], None]:
-    """Return a function that keeps what it gets under a key of the session."""
-
-    def keep(picked: object) -> None:
-        st.session_state[key] = picked
-
-    return keep
-
-
-def number_box(
-    label: str,
-    key: str,
-    count: int,
-    first: int,
-    *,
-    width: int = 88,
-    on_keep: Callable[[], None] | None = None,
-) -> int:
-    """Draw a box for one of ``count`` numbers; ``first`` where none is chosen yet. ``on_keep`` runs after a choice."""
-    shown = _within(key, count, first)
-
-    def take(picked: int) -> None:
-        st.session_state[key] = picked
-        if on_keep is not None:
-            on_keep()
-
-    select(label, range(count), shown, take, key=f"{key}.box", width=width)
-    return shown
-
-
-def choose(
-    choice: keys.Choice,
-    label: str,
-    names: Mapping[str, str],
-    *,
-    widget: Callable[..., object] = st.segmented_control,
-    **options: object,
-) -> str:
-    """Draw a widget for ``choice`` with translated ``names``, and return what is chosen."""
-    offered = [option for option in choice.options if option in names]
-    chosen = st.session_state[choice.key]
-    shown = chosen if chosen in offered else offered[0]  # what is not offered here is kept for where it is
-    key = f"{choice.key}.{language()}"
-    st.session_state[key] = shown
-
-    def keep() -> None:
-        acted()
-        if st.session_state[key] in choice.options:
-            st.session_state[choice.key] = st.session_state[key]
-
-    if widget is st.segmented_control:
-        options["required"] = True
-    widget(label, offered, format_func=names.get, key=key, on_change=keep, **options)
-    return shown
 
 
 def write_link(names: Sequence[str], extra: Mapping[str, object] | None = None) -> None:
@@ -322,7 +237,8 @@ def write_link(names: Sequence[str], extra: Mapping[str, object] | None = None) 
     st.session_state[keys.WRITTEN] = wanted
 
 
-def _within(key: str, count: int, first: int) -> int:
+def within(key: str, count: int, first: int) -> int:
+    """Return the number kept under ``key``, ``first`` where there is none, and at most ``count`` - 1."""
     value = st.session_state[key]
     return min(first if value is None else value, count - 1)
 

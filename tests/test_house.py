@@ -81,3 +81,21 @@ def test_every_public_thing_has_a_docstring(path):
 )
 def test_no_file_grows_too_long(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+def test_only_one_place_listens_to_the_boxes():
+    """`boxes.draw` hears only what a person chose. A callback of its own beside it would hear stale values too."""
+    found = {
+        (path.relative_to(ROOT).as_posix(), ast.unparse(word.value))
+        for path in (ROOT / "dashboard").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg == "on_change" and ast.unparse(word.value) != "'rerun'"
+    }
+    assert found == {
+        ("dashboard/boxes.py", "keep"),
+        ("dashboard/corpus.py", "_forget_error"),  # these two choose nothing
+        ("dashboard/ablation_controls.py", "_forget_error"),
+        ("dashboard/learn/by_hand.py", "take"),  # a table: its key changes with what it shows
+    }

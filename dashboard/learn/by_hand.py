@@ -11,7 +11,7 @@ import streamlit as st
 from analysis.by_hand import MASKS, TOLERANCE, Verified, resolution, splits, verify
 from analysis.messages import OptionError
 from analysis.toy import EXAMPLE, MultiHeadAttention, TwoHeads, attention, softmax, trace_two_heads
-from dashboard import state
+from dashboard import boxes, state
 from dashboard.learn import controls, keys
 from dashboard.learn.controls import number
 from dashboard.learn.figures import Matrix, matrices
@@ -192,7 +192,7 @@ def _module_controls(_seen: Seen) -> None:
         "boolean": _("random yes/no"),
         "additive": _("additive"),
     }
-    state.choose(keys.MASKING, _("Mask"), names)
+    boxes.choose(keys.MASKING, _("Mask"), names)
     controls.reset(
         _("Back to the start"),
         "learn.module.back",

@@ -9,7 +9,7 @@ import streamlit as st
 
 from analysis.maps import Floats
 from analysis.tokens import clip
-from dashboard import state
+from dashboard import boxes, state
 from dashboard.components.words import Word, words
 from dashboard.learn import keys
 from dashboard.text import _, decimals, language
@@ -23,45 +23,44 @@ def number(key: str, first: int, low: int, high: int) -> int:
 
 def slider(label: str, key: str, first: int, low: int, high: int, *, help: str | None = None) -> None:
     """Draw a slider for a whole number."""
-    box = f"{key}.slider.{language()}"
-    st.session_state[box] = number(key, first, low, high)
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[key] = st.session_state[box]
-
-    st.slider(label, low, high, key=box, on_change=keep, help=help)
+    shown = number(key, first, low, high)
+    name = f"{key}.slider.{language()}"
+    boxes.draw(st.slider, label, low, high, key=name, shown=shown, take=boxes.into(key), help=help)
 
 
 def box(label: str, key: str, first: int, low: int, high: int) -> None:
     """Draw a box for a whole number, with a button to each side."""
+    shown = number(key, first, low, high)
     name = f"{key}.number.{language()}"
-    st.session_state[name] = number(key, first, low, high)
+    boxes.draw(st.number_input, label, low, high, key=name, shown=shown, take=boxes.into(key), width=130)
 
-    def keep() -> None:
-        state.acted()
-        st.session_state[key] = st.session_state[name]
 
-    st.number_input(label, low, high, key=name, on_change=keep, width=130)
+def steps(label: str, options: Sequence[int], key: str, place: int) -> None:
+    """Draw a slider along some ``options``, that at ``place`` chosen; the session keeps the place."""
+
+    def take(option: int) -> None:
+        st.session_state[key] = options.index(option)
+
+    name = f"{key}.steps.{language()}"
+    boxes.draw(st.select_slider, label, options, key=name, shown=options[place], take=take)
 
 
 def switches(label: str, key: str, names: Sequence[str]) -> None:
     """Draw a switch for each of some heads; those pressed are off."""
-    name = f"{key}.pills.{language()}"
     chosen = off(key, len(names))
-    st.session_state[name] = [i for i in range(len(names)) if chosen[i]]
 
-    def keep() -> None:
-        state.acted()
-        st.session_state[key] = ",".join(map(str, sorted(st.session_state[name]))) or None
+    def take(pressed: list[int]) -> None:
+        st.session_state[key] = ",".join(map(str, sorted(pressed))) or None
 
-    st.pills(
+    boxes.draw(
+        st.pills,
         label,
         range(len(names)),
+        key=f"{key}.pills.{language()}",
+        shown=[i for i in range(len(names)) if chosen[i]],
+        take=take,
         selection_mode="multi",
         format_func=lambda i: names[i],
-        key=name,
-        on_change=keep,
     )
 
 

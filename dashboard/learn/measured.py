@@ -8,22 +8,22 @@ import streamlit as st
 
 from analysis.cost import LENGTHS, Cost, cost, costs, growth
 from analysis.senses import ALIKE, TEXTS, WORD, Senses, senses
-from dashboard import cache, sidebar, state
+from dashboard import boxes, cache, sidebar, state
 from dashboard.learn import controls, keys
-from dashboard.learn.controls import number
+from dashboard.learn.controls import number, steps
 from dashboard.learn.figures import Line, lines
 from dashboard.learn.lesson import Picture, Real, Seen, Shown, Step, judged
-from dashboard.text import _, escape, language
+from dashboard.text import _, escape
 
 MEASURED = "learn.costs"  # what was measured in this session
 LONGER = (*LENGTHS, 2048)
-FIRST = 2  # place of the longest text that is measured at once
+FIRST = 1  # place of the longest text that is measured at once, of those a reader may choose
 ENOUGH = 1024  # tokens
 
 
 def lengths() -> tuple[int, ...]:
     """Return the lengths that are measured."""
-    return LONGER[: number(keys.LONGEST, FIRST, 1, len(LONGER) - 1) + 1]
+    return LONGER[: number(keys.LONGEST, FIRST, 0, len(LONGER) - 2) + 2]
 
 
 def measured() -> list[Cost]:
@@ -102,14 +102,7 @@ def _cost() -> Shown:
 
 
 def _cost_controls(_seen: Seen) -> None:
-    name = f"learn.longest.{language()}"
-    st.session_state[name] = lengths()[-1]
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.LONGEST] = LONGER.index(st.session_state[name])
-
-    st.select_slider(_("Measure up to … tokens"), LONGER[1:], key=name, on_change=keep)
+    steps(_("Measure up to … tokens"), LONGER[1:], keys.LONGEST, len(lengths()) - 2)
     st.button(_("Measure again"), key="learn.again", icon=":material/refresh:", on_click=_forget)
 
 
@@ -162,7 +155,7 @@ def _context() -> Shown:
 
 
 def _context_controls(_seen: Seen) -> None:
-    state.choose(keys.SENSE, _("Texts"), {"apart": _("two meanings"), "alike": _("one meaning")})
+    boxes.choose(keys.SENSE, _("Texts"), {"apart": _("two meanings"), "alike": _("one meaning")})
     controls.slider(_("Place in the network"), keys.DEPTH, 0, 0, 7)
 
 

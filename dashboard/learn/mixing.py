@@ -8,7 +8,7 @@ import streamlit as st
 
 from analysis.planted import eight_heads
 from analysis.six_words import Mix, Readout, Without, maps_of, mix, readouts, without
-from dashboard import state
+from dashboard import boxes
 from dashboard.learn import controls, keys
 from dashboard.learn.controls import number
 from dashboard.learn.figures import Matrix, bars, matrices
@@ -153,7 +153,7 @@ def _together() -> Shown:
 
 
 def _together_controls(seen: Seen) -> None:
-    state.choose(keys.SOURCE, _("Heads of"), {"toy": _("the toy"), "bert": _("the bundled BERT")})
+    boxes.choose(keys.SOURCE, _("Heads of"), {"toy": _("the toy"), "bert": _("the bundled BERT")})
     word_controls()
     if is_bert():
         controls.slider(_("Layer of the bundled BERT"), keys.REAL_LAYER, 2, 0, 5)

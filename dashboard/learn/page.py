@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import state
+from dashboard import boxes, state
 from dashboard.chart import chart
 from dashboard.learn import keys, saved
 from dashboard.learn.lesson import Page, Seen, Shown, Step, look
@@ -57,7 +57,7 @@ def _stepper(page: Page, words: Prose) -> Step:
         section = words.sections[step.name]
         done = all(_is_done(page, step, task) for task in section.tasks)
         names[step.name] = f"{number} {section.title}" + (" ✓" if done else "")
-    chosen = state.choose(keys.PART, _("Step"), names)
+    chosen = boxes.choose(keys.PART, _("Step"), names)
     return next(step for step in page.steps if step.name == chosen)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
 from analysis.by_hand import resolution, splits
-from dashboard import state
 from dashboard.learn import keys
-from dashboard.learn.controls import number
+from dashboard.learn.controls import number, steps
 from dashboard.learn.figures import bars
 from dashboard.learn.lesson import Page, Picture, Real, Seen, Shown, Step, judged
-from dashboard.text import _, language
+from dashboard.text import _
 
 WIDTH = 64
 HEADS = (1, 2, 4, 8, 16, 32, 64)
@@ -65,14 +63,8 @@ def _show() -> Shown:
 
 
 def _controls(_seen: Seen) -> None:
-    name = f"learn.narrow.{language()}"
-    st.session_state[name] = _heads()
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.NARROW] = HEADS.index(st.session_state[name])
-
-    st.select_slider(_("Heads in a layer {width} wide").format(width=WIDTH), HEADS, key=name, on_change=keep)
+    label = _("Heads in a layer {width} wide").format(width=WIDTH)
+    steps(label, HEADS, keys.NARROW, HEADS.index(_heads()))
 
 
 PAGE = Page(

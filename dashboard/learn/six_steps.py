@@ -11,7 +11,7 @@ from analysis.planted import D_MODEL, ROLES, eight_heads, one_head, planted, spl
 from analysis.six_words import Readout, blocks, maps_of, readouts
 from analysis.statistics import entropy
 from analysis.toy import MultiHeadAttention
-from dashboard import state
+from dashboard import boxes
 from dashboard.choice import Choice
 from dashboard.learn import controls, figures, keys
 from dashboard.learn.controls import number
@@ -68,7 +68,7 @@ def chosen_split(choice: Choice) -> int:
 
 def split_control(choice: Choice) -> None:
     """Let a number of heads be chosen."""
-    state.choose(choice, _("Heads"), {str(heads): str(heads) for heads in (1, 2, 4, 8)})
+    boxes.choose(choice, _("Heads"), {str(heads): str(heads) for heads in (1, 2, 4, 8)})
 
 
 def _many() -> Shown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,9 @@ from analysis.planted import eight_heads
 from analysis.six_words import sentence
 from analysis.toy import MultiHeadAttention, make_toy, positions
 from analysis.variations import KEYS, WIDTHS, Causal, Order, Scaling, causal, cross, reorder, scaling
-from dashboard import state
+from dashboard import boxes
 from dashboard.learn import keys
-from dashboard.learn.controls import number
+from dashboard.learn.controls import number, steps
 from dashboard.learn.figures import Line, Matrix, lines, matrices
 from dashboard.learn.lesson import Picture, Real, Seen, Shown, Step, judged
 from dashboard.learn.sentence import query, role_names, spoken, word_controls
@@ -67,7 +68,7 @@ def _causal() -> Shown:
 
 
 def _causal_controls(seen: Seen) -> None:
-    state.choose(keys.AHEAD, _("Mask"), {"masked": _("causal"), "open": _("none")})
+    boxes.choose(keys.AHEAD, _("Mask"), {"masked": _("causal"), "open": _("none")})
     head_box()
     word_controls()
 
@@ -75,12 +76,12 @@ def _causal_controls(seen: Seen) -> None:
 def head_box() -> None:
     """Let one of the eight heads made by hand be chosen, by its role."""
     names = role_names()
-    state.select(
+    boxes.select(
         _("Head"),
         range(8),
-        _head(),
-        state.into(keys.TOY_HEAD),
         key=f"learn.head.{language()}",
+        shown=_head(),
+        take=boxes.into(keys.TOY_HEAD),
         format_func=lambda i: names[i],
         width=200,
     )
@@ -127,14 +128,21 @@ def _cross() -> Shown:
 def _cross_controls(_seen: Seen) -> None:
     labels = (_("Sentence that looks (queries)"), _("Sentence that is looked at (keys, values)"))
     for place, (label, text) in enumerate(zip(labels, crossed(), strict=True)):
-        name = f"learn.crossed.{place}"
-        st.session_state[name] = text
-        st.text_input(label, key=name, on_change=_keep_crossed, autocomplete="off", max_chars=400)
+        boxes.draw(
+            st.text_input,
+            label,
+            key=f"learn.crossed.{place}",
+            shown=text,
+            take=partial(_keep_crossed, place),
+            autocomplete="off",
+            max_chars=400,
+        )
 
 
-def _keep_crossed() -> None:
-    state.acted()
-    st.session_state[keys.CROSSED] = tuple(st.session_state[f"learn.crossed.{place}"] for place in (0, 1))
+def _keep_crossed(place: int, text: str) -> None:
+    sides = list(crossed())
+    sides[place] = text
+    st.session_state[keys.CROSSED] = tuple(sides)
 
 
 def _width() -> int:
@@ -191,14 +199,7 @@ def _scale() -> Shown:
 
 
 def _scale_controls(_seen: Seen) -> None:
-    name = f"learn.width.{language()}"
-    st.session_state[name] = WIDTHS[_width()]
-
-    def keep() -> None:
-        state.acted()
-        st.session_state[keys.DIMENSIONS] = WIDTHS.index(st.session_state[name])
-
-    st.select_slider(_("width of a head, d_k"), WIDTHS, key=name, on_change=keep)
+    steps(_("width of a head, d_k"), WIDTHS, keys.DIMENSIONS, _width())
     st.caption(_("Each query chooses among {keys} keys.").format(keys=KEYS))
 
 
@@ -235,8 +236,8 @@ def _order() -> Shown:
 
 
 def _order_controls(_seen: Seen) -> None:
-    state.choose(keys.ORDERED, _("Second sentence"), {"same": _("as the first"), "moved": _("words swapped")})
-    state.choose(keys.PLACES, _("Positions"), {"without": _("without"), "with": _("sinusoidal, added")})
+    boxes.choose(keys.ORDERED, _("Second sentence"), {"same": _("as the first"), "moved": _("words swapped")})
+    boxes.choose(keys.PLACES, _("Positions"), {"without": _("without"), "with": _("sinusoidal, added")})
 
 
 def _is_lone(found: tuple[Causal, float]) -> bool:

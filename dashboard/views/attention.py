@@ -8,7 +8,19 @@ from analysis.maps import Head, largest
 from analysis.messages import HeadroomError
 from analysis.statistics import describe, row_entropy
 from analysis.tokens import clip
-from dashboard import downloads, inputs, keys, lenses, panels, pictures, sidebar, state, switched, tables
+from dashboard import (
+    boxes,
+    downloads,
+    inputs,
+    keys,
+    lenses,
+    panels,
+    pictures,
+    sidebar,
+    state,
+    switched,
+    tables,
+)
 from dashboard.reading import Reading, query_and_key, read
 from dashboard.text import _, escape, isolate, language, say_markdown
 
@@ -69,12 +81,12 @@ def readout(reading: Reading, head: Head, query: int) -> None:
 def key_box(reading: Reading, key: int) -> None:
     """Draw the box that chooses the key whose link colours the grid."""
     labels = reading.tokens.labels
-    state.select(
+    boxes.select(
         _("Key (looked at)"),
         range(len(labels)),
-        key,
-        lambda unit: state.choose_link(key=reading.places[unit]),
         key=f"key.box.{language()}",
+        shown=key,
+        take=lambda unit: state.choose_link(key=reading.places[unit]),
         format_func=lambda i: f"{i} {isolate(clip(labels[i]))}",
         width=140,
     )
@@ -83,9 +95,9 @@ def key_box(reading: Reading, key: int) -> None:
 def head_controls(reading: Reading, head: Head, query: int, key: int) -> None:
     """Draw the grid of heads, what colours it, and the boxes that choose a head without it."""
     with st.container(horizontal=True):
-        state.number_box(_("Layer"), keys.LAYER, reading.maps.layers, head.layer, width=78)
-        state.number_box(_("Head"), keys.HEAD, reading.maps.heads, head.index, width=78)
-        colour = state.choose(
+        boxes.number_box(_("Layer"), keys.LAYER, reading.maps.layers, head.layer, width=78)
+        boxes.number_box(_("Head"), keys.HEAD, reading.maps.heads, head.index, width=78)
+        colour = boxes.choose(
             keys.COLOUR,
             _("Colour"),
             {"link": _("one link"), "entropy": _("entropy")},

@@ -12,7 +12,18 @@ from analysis.findings import HeadStatistics
 from analysis.maps import Head, Specials, largest
 from analysis.messages import HeadroomError
 from analysis.tokens import Bools
-from dashboard import compare_heads, compare_texts, corpus, inputs, keys, measuring, panels, sidebar, state
+from dashboard import (
+    boxes,
+    compare_heads,
+    compare_texts,
+    corpus,
+    inputs,
+    keys,
+    measuring,
+    panels,
+    sidebar,
+    state,
+)
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.head_figures import Side
 from dashboard.pictures import Figure
@@ -48,7 +59,7 @@ def mode_box() -> str:
         "heads": _("two heads"),
         "models": _("two models"),
     }
-    return state.choose(keys.COMPARE, _("Compare"), names)
+    return boxes.choose(keys.COMPARE, _("Compare"), names)
 
 
 def head_boxes(
@@ -70,15 +81,15 @@ def head_boxes(
     if first is not None and st.session_state[keys.LAYER] is None:
         head = first
     with st.container(horizontal=True):
-        layer = state.number_box(_("Layer"), keys.LAYER, shape[0], head.layer, width=78)
-        index = state.number_box(_("Head"), keys.HEAD, shape[1], head.index, width=78)
+        layer = boxes.number_box(_("Layer"), keys.LAYER, shape[0], head.layer, width=78)
+        index = boxes.number_box(_("Head"), keys.HEAD, shape[1], head.index, width=78)
         head = Head(layer, index)
         if other_gone is None:
             return head, head
         layers, heads = other_gone.shape
         other = state.second_head(layers, heads, state.beside(head, shape[1], gone) if one_model else head)
-        layer = state.number_box(_("Second layer"), keys.LAYER_B, layers, other.layer, width=110)
-        index = state.number_box(_("Second head"), keys.HEAD_B, heads, other.index, width=110)
+        layer = boxes.number_box(_("Second layer"), keys.LAYER_B, layers, other.layer, width=110)
+        index = boxes.number_box(_("Second head"), keys.HEAD_B, heads, other.index, width=110)
     return head, Head(layer, index)
 
 

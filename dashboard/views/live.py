@@ -12,7 +12,7 @@ from analysis.answers import lines
 from analysis.maps import Head, largest
 from analysis.messages import HeadroomError
 from analysis.tokens import Bools
-from dashboard import cache, inputs, keys, live_panels, live_pictures, panels, sidebar, state, switched
+from dashboard import boxes, cache, inputs, keys, live_panels, live_pictures, panels, sidebar, state, switched
 from dashboard.downloads import file_button, file_name, to_html
 from dashboard.pictures import Figure
 from dashboard.text import _, say_markdown
@@ -95,7 +95,7 @@ def _head(gone: Bools, effects: object) -> Head:
 def side_box() -> None:
     """Let one of two sentences that are read apart be chosen for the pictures of attention."""
     names = {"first": _("the first sentence"), "second": _("the second sentence")}
-    state.choose(keys.SIDE, _("Attention in"), names)
+    boxes.choose(keys.SIDE, _("Attention in"), names)
 
 
 def numbers(view: live_panels.View, figures: list[Figure]) -> None:

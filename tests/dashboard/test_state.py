@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 from analysis.maps import Head, in_units, with_specials
 from analysis.messages import TextError
-from dashboard import cache, keys, state
+from dashboard import boxes, cache, keys, state
 from dashboard import reading as reading_module
 from dashboard.cache import key_of, parts_of
 from dashboard.examples import EXAMPLES
@@ -506,3 +506,44 @@ def test_no_widget_has_the_key_of_something_a_session_remembers():
         drawn |= set(re.findall(r'\bkey=f?"([^"]+)"', path.read_text(encoding="utf-8")))
     assert len(drawn) > 40
     assert drawn & remembered == set()
+
+
+# The boxes
+
+
+@pytest.fixture
+def box(session, monkeypatch):
+    """A box that shows 3; call it with what the browser tells and how the run came to be, get what was taken."""
+    monkeypatch.setattr(boxes, "st", session)
+
+    def tell(told, *, shown=3, draw=boxes.draw, **run):
+        taken = []
+        session.session_state.pop(keys.ACTED, None)
+        now = SimpleNamespace(fragment_ids_this_run=None, is_history_navigation=False)
+        vars(now).update(run)
+        monkeypatch.setattr(boxes, "get_script_run_ctx", lambda suppress_warning: now)
+
+        def widget(label, *limits, key, on_change):
+            assert session.session_state[key] == shown
+            session.session_state[key] = told
+            on_change()
+
+        draw(widget, "Layer", range(5), key="layer.box", shown=shown, take=taken.append)
+        acted = session.session_state.get(keys.ACTED, False)
+        return taken, acted, session.session_state["layer.box"]
+
+    return tell
+
+
+def test_what_a_person_chose_is_taken(box):
+    assert box(4) == ([4], True, 4)
+
+
+def test_what_is_shown_already_is_no_choice(box):
+    assert box(3) == ([], False, 3)
+
+
+@pytest.mark.parametrize("run", [{"fragment_ids_this_run": ["progress"]}, {"is_history_navigation": True}])
+def test_what_no_person_chose_is_not_taken(box, run):
+    """The browser tells every box with the ticks of a progress and with Back, also values of before."""
+    assert box(0, **run) == ([], False, 3)
