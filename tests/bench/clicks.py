@@ -32,7 +32,7 @@ def main() -> None:
 
     with dashboard() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        tab = Tab(browser.new_context(viewport={"width": 1400, "height": 900}), address)
+        tab = Tab(browser.new_page(viewport={"width": 1400, "height": 900}), address)
         print("tokens  view     ms: median  (min - max)   kB a click", flush=True)
         for length in LENGTHS:
             for view in ("map", "heads"):

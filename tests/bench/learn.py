@@ -49,7 +49,7 @@ def main() -> None:
 
     with dashboard() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        tab = Tab(browser.new_context(viewport={"width": 1400, "height": 900}), address)
+        tab = Tab(browser.new_page(viewport={"width": 1400, "height": 900}), address)
         print(f"{'step':38s} ms: median  (min - max)", flush=True)
         every = []
         for path, controls in STEPS.items():

@@ -45,19 +45,26 @@ def warm(browser, tmp_path_factory):
     context.close()
 
 
+@pytest.fixture(scope="session")
+def idle():
+    """Pages that a test has left and the next may take: they need not start a process and compile everything anew."""
+    return []
+
+
 @pytest.fixture
-def tabs(warm, server):
+def tabs(warm, server, idle):
     """A function that opens a new tab, a session of its own; every tab must stay quiet."""
     opened = []
 
     def new(path="attention", viewport=SIZE):
-        tab = Tab(warm, server)
+        tab = Tab(idle.pop() if idle else warm.new_page(), server)
         tab.page.set_viewport_size(viewport)
         opened.append(tab)
         return tab.open(path)
 
     yield new
     for tab in opened:
-        tab.page.close()
+        if tab.leave():
+            idle.append(tab.page)
         assert tab.left_the_machine() == []
         assert tab.errors == []

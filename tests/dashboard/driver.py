@@ -83,18 +83,32 @@ def _wait_for(address: str, process: subprocess.Popen) -> None:
 class Tab:
     """A browser tab on the dashboard, and what it asked of the network or complained of."""
 
-    def __init__(self, context, address):
-        self.page = context.new_page()
+    def __init__(self, page, address):
+        self.page = page
         self.page.set_default_timeout(WAIT)
         self.address = address
         self.requests, self.errors, self.received = [], [], []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("websocket", self._listen)
+        self._heard = {
+            "request": lambda request: self.requests.append(request.url),
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "websocket": self._listen,
+        }
+        for event, listener in self._heard.items():
+            self.page.on(event, listener)
 
     def _listen(self, socket):
         self.requests.append(socket.url)
         socket.on("framereceived", lambda frame: self.received.append(len(frame)))
+
+    def leave(self):
+        """End the session and listen no more. Returns whether the page can be taken by another tab."""
+        if self.page.is_closed():
+            return False
+        self.page.emulate_media(color_scheme="null", media="null")
+        self.page.goto("about:blank")
+        for event, listener in self._heard.items():
+            self.page.remove_listener(event, listener)
+        return True
 
     def open(self, path=""):
         self.page.goto(f"{self.address}/{path}")
@@ -138,12 +152,15 @@ def serious(tab):
     tab.page.add_style_tag(
         content="*, *::before, *::after { transition: none !important; animation: none !important }"
     )
-    for scheme in ("light", "dark"):
+    for scheme, rules in (
+        ("light", {}),
+        ("dark", {"runOnly": ["color-contrast"]}),
+    ):  # the rest is the same in both
         tab.page.emulate_media(color_scheme=scheme)
         tab.page.wait_for_timeout(500)
         found += [
             (scheme, item["id"], item["nodes"][0]["html"][:200])
-            for item in Axe().run(tab.page).response["violations"]
+            for item in Axe().run(tab.page, options=rules).response["violations"]
             if item["impact"] in ("serious", "critical") and item["id"] not in NOT_OURS
         ]
     return found

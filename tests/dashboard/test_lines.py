@@ -191,24 +191,23 @@ def address(browser, tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, address):
+def opened(warm, address, idle):
     """A function that opens the page with lines."""
-    contexts, tabs = [], []
+    tabs = []
 
-    def new(link="", **options):
-        context = browser.new_context(**({"viewport": {"width": 1000, "height": 900}} | options))
-        contexts.append(context)
-        tab = driver.Tab(context, address)
+    def new(link=""):
+        tab = driver.Tab(idle.pop() if idle else warm.new_page(), address)
+        tab.page.set_viewport_size({"width": 1000, "height": 900})
         tabs.append(tab)
         tab.open(f"?{link}").page.wait_for_selector(".query")
         return tab
 
     yield new
     for tab in tabs:
+        if tab.leave():
+            idle.append(tab.page)
         assert tab.left_the_machine() == []
         assert tab.errors == []
-    for context in contexts:
-        context.close()
 
 
 def query(tab, at):
