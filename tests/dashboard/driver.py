@@ -143,8 +143,8 @@ class Tab:
         return [url for url in self.requests if not LOCAL.match(url)]
 
 
-def serious(tab):
-    """Return what axe finds on the page in light and in dark, apart from Streamlit's own."""
+def serious(tab, within=None):
+    """Return what axe finds on the page, or in one part of it, in light and in dark, apart from Streamlit's own."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = []
@@ -152,15 +152,15 @@ def serious(tab):
     tab.page.add_style_tag(
         content="*, *::before, *::after { transition: none !important; animation: none !important }"
     )
-    for scheme, rules in (
-        ("light", {}),
-        ("dark", {"runOnly": ["color-contrast"]}),
-    ):  # the rest is the same in both
+    once = {"runOnly": ["color-contrast"]}  # all but the colours is the same in light and in dark
+    for scheme, rules in (("light", {}), ("dark", once)):
         tab.page.emulate_media(color_scheme=scheme)
         tab.page.wait_for_timeout(500)
         found += [
             (scheme, item["id"], item["nodes"][0]["html"][:200])
-            for item in Axe().run(tab.page, options=rules).response["violations"]
+            for item in Axe()
+            .run(tab.page, options={"resultTypes": ["violations"], **rules})
+            .response["violations"]
             if item["impact"] in ("serious", "critical") and item["id"] not in NOT_OURS
         ]
     return found

@@ -79,12 +79,14 @@ def test_queries_and_heads_are_summed_at_the_keys(tabs, bundled):
     tab.settled().shows("query street")  # the query of the page stays
     tab.page.keyboard.press("Shift+ArrowDown")
     shows([2, 3, 6], (3, 1))
+    tab.settled()
     for name in ("L5·H11", "L0·H2"):
         box = tab.page.get_by_role("combobox", name="Further heads")
         box.fill(name)
         tab.page.get_by_role("option", name=name, exact=True).click()
         eventually(tab, lambda name=name: name in tab.page.locator(".legend .name").all_inner_texts(), True)
         box.press("Escape")
+        tab.settled()
     shows([2, 3, 6], (3, 1), (5, 11), (0, 2))
     tab.page.wait_for_url(re.compile(r"with=5\.11(%2C|,)0\.2"))
     tab.page.reload()

@@ -19,13 +19,17 @@ def test_a_number_that_is_typed_changes_maps_and_output_and_enters_the_link(tabs
     tab = tabs("by_hand").shows("Largest difference between the two maps: 0.171")
     before = written(tab)
     table = tab.page.locator("[data-testid=stDataFrame] canvas").first
-    tab.page.wait_for_timeout(1_000)  # the table takes clicks only once it has drawn itself
-    box = table.bounding_box()
-    tab.page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + 35 * 3.5)
-    tab.page.wait_for_timeout(300)
-    tab.page.keyboard.type("3")
-    tab.page.wait_for_timeout(300)
-    tab.page.keyboard.press("Enter")
+    for _attempt in range(10):  # the table takes clicks only once it has drawn itself
+        tab.page.wait_for_timeout(1_000)
+        box = table.bounding_box()
+        tab.page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + 35 * 3.5)
+        tab.page.wait_for_timeout(300)
+        tab.page.keyboard.type("3")
+        tab.page.wait_for_timeout(300)
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_timeout(1_000)
+        if "states=" in tab.page.url:
+            break
     eventually(tab, lambda: "states=" in tab.page.url, True)
     tab.settled()
     changed = written(tab)
