@@ -134,7 +134,7 @@ def _context() -> Shown:
         low=None,
         height=340,
     )
-    figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names)
+    figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names, tickangle=-35)
     figure.update_yaxes(range=[min(0.5, min(values) - 0.05), 1.02])
     said = (
         _("“{word}” in: {first} / {second}").format(

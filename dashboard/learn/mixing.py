@@ -52,9 +52,10 @@ def _mix() -> Shown:
     ]
     if _off().any():
         said.append(
-            _("Without {count} heads the output for **{word}** has {length:.0%} of its length, at a cosine of {cosine:.3f}. "
+            _("With {count} of {all} heads off the output for **{word}** has {length:.0%} of its length, at a cosine of {cosine:.3f}. "
               "It is the whole less their parts: largest difference {apart:.1e}.").format(
                 count=int(_off().sum()),
+                all=len(_off()),
                 word=escape(spoken().tokens.labels[at]),
                 length=float(left.length[at]),
                 cosine=float(left.cosine[at]),

@@ -22,7 +22,7 @@ from dashboard.text import _
 
 ASKED = "learn.train"
 EACH = 2  # measurements between two drawings of a training under way
-CHEAP = 0.05  # nats
+CHEAP, DEAR = 0.05, 0.2  # nats
 FEW = 2  # heads
 
 
@@ -167,6 +167,7 @@ def _controls(seen: Seen) -> None:
     controls.box(_("seed"), keys.SEED, 0, 0, 9999)
     if isinstance(seen, Shown) and seen.found is not None:
         controls.switches(_("Switch off"), keys.GATES, names())
+        st.caption(_("Trained from this seed; with another seed you can watch it again."))
         return
     st.button(
         _("Train"), key="learn.train.button", type="primary", on_click=_ask, icon=":material/play_arrow:"
@@ -204,7 +205,7 @@ def _is_cheap(found: Found | None) -> bool:
 
 
 def _is_dear(found: Found | None) -> bool:
-    return found is not None and 1 <= found.off.sum() <= FEW and found.loss >= 2 * found.pruned.whole
+    return found is not None and 1 <= found.off.sum() <= FEW and found.loss - found.pruned.whole >= DEAR
 
 
 STEP = Step(

@@ -240,7 +240,7 @@ def test_the_output_is_a_sum_over_heads_whatever_is_off():
     at = put(at, out="1,4")
     for apart in re.findall(r"largest difference ([\d.e+-]+)\.", said(at)):
         assert float(apart) < 1e-12
-    assert "Without 2 heads the output for **cat**" in said(at)
+    assert "With 2 of 8 heads off the output for **cat**" in said(at)
 
 
 def test_causal_weights_above_the_diagonal_are_exactly_zero():
