@@ -89,7 +89,11 @@ def _tasks(page: Page, step: Step, section: Section, seen: Seen) -> None:
     if not section.tasks:
         return
     with st.container(border=True):
-        st.markdown(_("**Check yourself**: change the controls until a circle is ticked; the explanation then appears."))
+        st.markdown(
+            _(
+                "**Check yourself**: change the controls until a circle is ticked; the explanation then appears."
+            )
+        )
         for name, task in section.tasks.items():
             if _is_done(page, step, name):
                 st.markdown(f":material/check_circle: **{task.asks}**")
