@@ -78,7 +78,7 @@ def _many() -> Shown:
     bits = entropy(maps.weights[0])  # [head, query]
     items = [
         Matrix(
-            _("head {number} · {bits:.2f} bits").format(number=head + 1, bits=float(bits[head].mean())),
+            _("{number} · {bits:.2f} bits").format(number=head + 1, bits=float(bits[head].mean())),
             maps.weights[0, head],
             None,
             words if heads <= 4 and head < 2 else None,
@@ -119,7 +119,9 @@ def _many() -> Shown:
         ),
         (
             Picture(
-                _("The same matrices, cut into {heads}").format(heads=heads),
+                _(
+                    "The same matrices, cut into {heads}: over each map its head and the mean entropy of its rows"
+                ).format(heads=heads),
                 figures.matrices(items, 2 if heads <= 4 else 4, digits=2),
                 _("The maps of {heads} heads over six words.").format(heads=heads),
             ),
