@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -21,9 +21,13 @@ def draw(
     key: str,
     shown: T,
     take: Callable[[T], object],
-    **looks: object,
+    offered: Sequence[T] | None = None,
+    **looks: Any,
 ) -> None:
     """Draw a widget that shows ``shown`` of the session; ``take`` gets what a person chose in it.
+
+    offered: what alone can be chosen, where that is a list; a box drawn before its options changed may still send
+        the label of an old one
 
     The browser tells the value of every widget with every message. Those that no choice caused, the ticks of the
     progress of a job and the steps of Back, can still tell what was shown before: these choose nothing.
@@ -32,7 +36,7 @@ def draw(
 
     def keep() -> None:
         chosen = st.session_state[key]
-        if not _is_chosen():
+        if not _is_chosen() or (offered is not None and chosen not in offered):
             st.session_state[key] = shown
         elif chosen != shown:
             state.acted()
@@ -54,18 +58,10 @@ def select(
     key: str,
     shown: T | None,
     take: Callable[[T], object],
-    **looks: object,
+    **looks: Any,
 ) -> None:
-    """Draw a box that shows ``shown`` of some ``options``; ``take`` gets what is picked.
-
-    A box drawn before the options changed may still send the label of an old one: that picks nothing.
-    """
-
-    def take_offered(picked: T | None) -> None:
-        if picked is not None and picked in options:
-            take(picked)
-
-    draw(st.selectbox, label, options, key=key, shown=shown, take=take_offered, **looks)
+    """Draw a box that shows ``shown`` of some ``options``, or none; ``take`` gets what is picked."""
+    draw(st.selectbox, label, options, key=key, shown=shown, take=take, offered=options, **looks)  # type: ignore[arg-type]
 
 
 def into(key: str) -> Callable[[object], None]:
@@ -98,7 +94,7 @@ def number_box(
     return shown
 
 
-def heads_box(label: str, kept: str, key: str, **looks: object) -> None:
+def heads_box(label: str, kept: str, key: str, **looks: Any) -> None:
     """Draw a box for a list of heads such as ``5.8,3.2``, kept as it is typed under ``kept``."""
 
     def take(typed: str) -> None:
@@ -123,19 +119,15 @@ def choose(
     names: Mapping[str, str],
     *,
     widget: Callable[..., object] = st.segmented_control,
-    **options: object,
+    **options: Any,
 ) -> str:
     """Draw a widget for ``choice`` with translated ``names``, and return what is chosen."""
     offered = [option for option in choice.options if option in names]
     chosen = st.session_state[choice.key]
     shown = chosen if chosen in offered else offered[0]  # what is not offered here is kept for where it is
-
-    def take(picked: str | None) -> None:
-        if picked in offered:
-            st.session_state[choice.key] = picked
-
     if widget is st.segmented_control:
         options["required"] = True
+    options["format_func"] = names.get
     key = f"{choice.key}.{language()}"
-    draw(widget, label, offered, key=key, shown=shown, take=take, format_func=names.get, **options)
+    draw(widget, label, offered, key=key, shown=shown, take=into(choice.key), offered=offered, **options)
     return shown

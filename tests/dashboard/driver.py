@@ -159,7 +159,7 @@ def serious(tab, within=None):
         found += [
             (scheme, item["id"], item["nodes"][0]["html"][:200])
             for item in Axe()
-            .run(tab.page, options={"resultTypes": ["violations"], **rules})
+            .run(tab.page, context=within, options={"resultTypes": ["violations"], **rules})
             .response["violations"]
             if item["impact"] in ("serious", "critical") and item["id"] not in NOT_OURS
         ]
